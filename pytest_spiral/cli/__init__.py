@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -90,6 +90,15 @@ def _run(options: argparse.Namespace) -> int:
 def print_json(value: object) -> None:
     """Print JSON values."""
     print(json.dumps(value, indent=1, ensure_ascii=True))
+
+
+def tell(options: argparse.Namespace, value: object, lines: Iterable[object]) -> int:
+    """Print a value where JSON is asked for, and lines for people otherwise. Returns 0: done."""
+    if options.json:
+        print_json(value)
+    else:
+        print(*lines, sep="\n")
+    return 0
 
 
 def _add_commands(parser: argparse.ArgumentParser, group: str, metavar: str) -> None:

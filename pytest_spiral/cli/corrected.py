@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from pytest_spiral.cli import print_json
-from pytest_spiral.cli.runs import find_reports, open_report
+from pytest_spiral.cli import tell
+from pytest_spiral.cli.runs import one_report
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.evaluate.corrected import PlannedLabels, check_gate, corrected_scales, planned_labels, with_labels
+from pytest_spiral.evaluate.inputs import GivenLabels
 from pytest_spiral.evaluate.verdict import exit_code
-from pytest_spiral.gates import check_metric, parse_gate
+from pytest_spiral.gates import Gate, check_metric, parse_gate
+from pytest_spiral.gates.grammar import Scale
 from pytest_spiral.report.decision import decision_of
 from pytest_spiral.report.lines import plain
-from pytest_spiral.report.model import Report
 from pytest_spiral.report.raters import corrected_lines
 from pytest_spiral.report.terminal import gate_lines
 from pytest_spiral.report.write import write_report
@@ -24,57 +26,47 @@ from pytest_spiral.tempaffect.records import MODES
 
 def correct(options: argparse.Namespace) -> int:
     """Correct the numbers of a run by labels, and decide gates on them; exits with the code of the run's verdict."""
-    path, report = _report_of(options.path)
+    path, report = one_report(options.path)
     labels = given_labels([str(name) for name in options.labels], Path())
     gates = [parse_gate(text) for text in options.gate]
     for gate in gates:
-        asked = {name for one in labels if one.suite == gate.suite for name in one.file.header.questions}
         check_gate(gate, labels)
-        check_metric(gate, ("tempaffect", "spiral"), [*MODES.values()], corrected_scales(asked))
+        check_metric(gate, ("tempaffect", "spiral"), [*MODES.values()], _scales(gate, labels))
     # As the run was told to decide: of its gates one may be on a count, which has no bounds.
     report = with_labels(report, labels, gates, report.run.config.gate_policy)
     if path.name == "report.json":
         report = write_report(report, path.parent, newest=False)
     assert report.corrected is not None
-    if options.json:
-        rows = [row.model_dump(mode="json") for row in report.gates]
-        print_json({**report.corrected.model_dump(mode="json"), "gates": rows, "verdict": report.verdict})
-    else:
-        lines = [
-            *corrected_lines(report.corrected),
-            *(line for gate in decision_of(report).gates for line in gate_lines(gate)),
-        ]
-        print(*(line for line, _ in lines), f"verdict: {report.verdict.upper()}", sep="\n")
+    rows = [row.model_dump(mode="json") for row in report.gates]
+    lines = [*corrected_lines(report.corrected)]
+    lines += [line for gate in decision_of(report).gates for line in gate_lines(gate)]
+    tell(
+        options,
+        {**report.corrected.model_dump(mode="json"), "gates": rows, "verdict": report.verdict},
+        [*(line for line, _ in lines), f"verdict: {report.verdict.upper()}"],
+    )
     return exit_code(0, report.verdict, False, bool(report.failed_parts))
 
 
-def _report_of(path: Path) -> tuple[Path, Report]:
-    """The report of one run and its file."""
-    paths = find_reports([path])
-    if len(paths) > 1:
-        raise ConfigError(f"{path}: {len(paths)} runs are in it; name one of them")
-    return paths[0], open_report(paths[0], ())
+def _scales(gate: Gate, labels: Sequence[GivenLabels]) -> dict[str, Scale]:
+    """The metrics that a gate may name."""
+    return corrected_scales({name for one in labels if one.suite == gate.suite for name in one.file.header.questions})
 
 
 def plan(options: argparse.Namespace) -> int:
     """Print how many labels a half-width takes, or a gate, from the labels of a pilot."""
-    _, report = _report_of(options.path)
+    _, report = one_report(options.path)
     labels = given_labels([str(name) for name in options.labels], Path())
     if (options.half_width is None) == (options.gate is None):
         raise ConfigError("name what the labels are for, either --half-width 0.05 or --gate EXPR")
     gate = parse_gate(options.gate) if options.gate else None
     if gate:
-        asked = {name for one in labels if one.suite == gate.suite for name in one.file.header.questions}
-        check_metric(gate, [one.suite for one in labels], [*MODES.values()], corrected_scales(asked), baseline=False)
+        suites = [one.suite for one in labels]
+        check_metric(gate, suites, [*MODES.values()], _scales(gate, labels), baseline=False)
     rows = planned_labels(report, labels, options.half_width, gate)
-    if options.json:
-        print_json([asdict(row) for row in rows])
-        return 0
     what = f"to decide {gate.expr} in 4 of 5 runs like this one" if gate else f"for +- {options.half_width:g}"
-    print(f"{plain(what)}\n{'':<40}{'pilot':>8}{'labels':>8}{'needed':>8}{'--items':>9}")
-    for row in rows:
-        print(*plan_lines(row), sep="\n")
-    return 0
+    head = [plain(what), f"{'':<40}{'pilot':>8}{'labels':>8}{'needed':>8}{'--items':>9}"]
+    return tell(options, [asdict(row) for row in rows], head + [line for row in rows for line in plan_lines(row)])
 
 
 def plan_lines(row: PlannedLabels) -> list[str]:

@@ -9,7 +9,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pytest_spiral.cli import print_json
+from pytest_spiral.cli import tell
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.models.environment import load_environment
 from pytest_spiral.models.local_file import fetch
@@ -52,26 +52,23 @@ def calibrate(options: argparse.Namespace) -> int:
         result = calibrate_judges(session.plan, content, session.store, environ, options.labels)
     finally:
         session.close()
-    if options.json:
-        found = {
-            name: {
-                **calibration.model_dump(mode="json"),
-                "below": calibration.below,
-                "uncalibrated": calibration.uncalibrated,
-                "drift": change.model_dump(mode="json") if (change := result.drift.get(name)) else None,
-            }
-            for name, calibration in result.judges.items()
+    found = {
+        name: {
+            **calibration.model_dump(mode="json"),
+            "below": calibration.below,
+            "uncalibrated": calibration.uncalibrated,
+            "drift": change.model_dump(mode="json") if (change := result.drift.get(name)) else None,
         }
-        print_json({"judges": found})
-    else:
-        for (name, calibration), path in zip(result.judges.items(), result.paths, strict=True):
-            print(*map(plain, calibration_lines(calibration, result.drift.get(name))), sep="\n")
-            print(f"kept in {path}\n")
+        for name, calibration in result.judges.items()
+    }
+    lines: list[str] = []
+    for (name, calibration), path in zip(result.judges.items(), result.paths, strict=True):
+        lines += [*map(plain, calibration_lines(calibration, result.drift.get(name))), f"kept in {path}\n"]
+    tell(options, {"judges": found}, lines)
     return int(any(one.below or len(one.uncalibrated) == len(one.record.behaviours) for one in result.judges.values()))
 
 
 def fetch_model(options: argparse.Namespace) -> int:
     """Download a model and print its path."""
     path = fetch(options.name)
-    print_json({"path": str(path)}) if options.json else print(path)
-    return 0
+    return tell(options, {"path": str(path)}, [path])

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pytest_spiral.cli import print_json
-from pytest_spiral.cli.runs import find_reports, open_report, write_page
+from pytest_spiral.cli import tell
+from pytest_spiral.cli.runs import one_report, write_page
 from pytest_spiral.errors import ConfigError, DataError
 from pytest_spiral.labelling.agreement import agreement_of
 from pytest_spiral.labelling.files import Adjudicator, LabelFile, begins_with
@@ -23,13 +23,10 @@ from pytest_spiral.report.raters import coefficient_text
 def pages(options: argparse.Namespace) -> int:
     """Draw items of every suite and write a page for every rater."""
     raters = parse_raters(options.raters)
-    paths = find_reports([options.path])
-    if len(paths) > 1:
-        raise ConfigError(f"{options.path}: {len(paths)} runs are in it; name one of them")
-    report = open_report(paths[0], ())
+    path, report = one_report(options.path)
     suites = options.suite or suites_of(report)
     if not suites:
-        raise DataError(f"{paths[0]}: no reply in it that could be labelled; choose another run")
+        raise DataError(f"{path}: no reply in it that could be labelled; choose another run")
     asked = [name.strip() for name in options.questions.split(",")] if options.questions else []
     sheets = [make_sheet(report, name, raters, options.items, options.seed, asked) for name in dict.fromkeys(suites)]
     files = {options.output / sheet.header.suite / SHEET_FILE: sheet for sheet in sheets}
@@ -42,13 +39,11 @@ def pages(options: argparse.Namespace) -> int:
             written.append(path.with_name(f"{rater.name}.html"))
             write_page(written[-1], rating_page(sheet, rater))
         write_page(path, sheet.text())
-    if options.json:
-        print_json({"written": [str(path) for path in written], "sampling": [str(path) for path in files]})
-        return 0
+    lines: list[object] = []
     for path, sheet in files.items():
-        print(*_told(sheet), f"  {path} is for `label merge`, not for raters", sep="\n")
-    print(*written, sep="\n")
-    return 0
+        lines += [*_told(sheet), f"  {path} is for `label merge`, not for raters"]
+    value = {"written": [str(path) for path in written], "sampling": [str(path) for path in files]}
+    return tell(options, value, [*lines, *written])
 
 
 def _told(sheet: Sheet) -> list[str]:
@@ -80,16 +75,14 @@ def merge_answers(options: argparse.Namespace) -> int:
     page = folder / f"{adjudicator.name}.html" if merged.unsettled else None
     if page:
         write_page(page, adjudication_page(sheet, merged.disputes, adjudicator))
-    if options.json:
-        told = {"page": page and str(page), "notes": merged.notes, "unsettled": merged.unsettled}
-        print_json(_merged(options.output, merged.labels, agreement) | told)
-        return 0
-    print(*_agreement_lines(merged.labels, merged.notes, agreement), sep="\n")
+    told = {"page": page and str(page), "notes": merged.notes, "unsettled": merged.unsettled}
+    lines = [*_agreement_lines(merged.labels, merged.notes, agreement)]
     if page:
-        print(f"{merged.unsettled} answers differ and are not settled: {page} is for {adjudicator.name};")
-        print("  merge again with all files and the one exported there")
-    print(options.output)
-    return 0
+        lines += [
+            f"{merged.unsettled} answers differ and are not settled: {page} is for {adjudicator.name};",
+            "  merge again with all files and the one exported there",
+        ]
+    return tell(options, _merged(options.output, merged.labels, agreement) | told, [*lines, options.output])
 
 
 def _set_of(paths: Sequence[Path]) -> tuple[Path, list[Path]]:
@@ -127,11 +120,8 @@ def import_file(options: argparse.Namespace) -> int:
     if options.output.resolve() in {options.file.resolve(), options.mapping.resolve()}:
         raise ConfigError(f"{options.output}: is read here and would be overwritten; choose another -o")
     write_page(options.output, labels.text())
-    if options.json:
-        print_json(_merged(options.output, labels, agreement))
-    else:
-        print(*_agreement_lines(labels, (), agreement), options.output, sep="\n")
-    return 0
+    lines = _agreement_lines(labels, (), agreement)
+    return tell(options, _merged(options.output, labels, agreement), [*lines, options.output])
 
 
 def _merged(path: Path, labels: LabelFile, agreement: Mapping[str, QuestionAgreement]) -> dict[str, object]:

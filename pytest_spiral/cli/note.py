@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from pytest_spiral.cli import print_json
+from pytest_spiral.cli import tell
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.report.lines import plain
 from pytest_spiral.resources import read_text
@@ -39,24 +39,19 @@ def keep_note(options: argparse.Namespace) -> int:
     text = read_text(options.file).strip() if options.file.is_file() else ""
     forge, token = _forge(os.environ), os.environ.get(_TOKEN, "").strip()
     if not text:
-        return _said(options, f"{options.file} has no summary: no note", "none")
+        return tell(options, {"note": "none"}, [f"{options.file} has no summary: no note"])
     if forge is None:
-        return _said(options, "this is no job of a pull or merge request: no note", "none")
+        return tell(options, {"note": "none"}, ["this is no job of a pull or merge request: no note"])
     if not token:
-        return _said(options, f"{_TOKEN} is not set: no note", "none")
+        return tell(options, {"note": "none"}, [f"{_TOKEN} is not set: no note"])
     marker = f"<!-- pytest-spiral {plain(options.run_id).replace('--', '- -')} -->"
     known = _known(forge, token, marker)
     body = {"body": f"{marker}\n{text}\n"}
     if known is None:
         _ask(forge, token, "POST", forge.notes, body)
-        return _said(options, "wrote a note", "created")
+        return tell(options, {"note": "created"}, ["wrote a note"])
     _ask(forge, token, forge.method, forge.note.format(known), body)
-    return _said(options, "brought the note up to date", "updated")
-
-
-def _said(options: argparse.Namespace, text: str, outcome: str) -> int:
-    print_json({"note": outcome}) if options.json else print(text)
-    return 0
+    return tell(options, {"note": "updated"}, ["brought the note up to date"])
 
 
 def _forge(environ: Mapping[str, str]) -> _Forge | None:

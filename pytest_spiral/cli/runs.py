@@ -12,11 +12,11 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from pytest_spiral.cli import print_json
+from pytest_spiral.cli import print_json, tell
 from pytest_spiral.compare.recording import load_recording
 from pytest_spiral.compare.runs import compare_paths
 from pytest_spiral.compare.shadow import compare_shadow
-from pytest_spiral.errors import DataError, StoreError, first_fault
+from pytest_spiral.errors import ConfigError, DataError, StoreError, first_fault
 from pytest_spiral.evaluate.report import evaluate_imported
 from pytest_spiral.evaluate.verdict import exit_code
 from pytest_spiral.report.circumstances import versions
@@ -55,15 +55,12 @@ def prefixes(options: argparse.Namespace) -> int:
         raise DataError(f"no conversation has {depths[0]} replies and a message after them; try a smaller --depth")
     rows = [prefix.model_dump(mode="json", exclude_defaults=True) for prefix in found]
     write_atomically(options.output, json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
-    if options.json:
-        print_json({"path": str(options.output), "prefixes": len(rows)})
-        return 0
-    print(f"{len(rows)} prefixes written to {plain(str(options.output))}")
-    print(
+    lines = (
+        f"{len(rows)} prefixes written to {plain(str(options.output))}",
         "kind, called_for and care are guesses from recorded findings: read the messages, correct them, "
-        "remove `proposed`"
+        "remove `proposed`",
     )
-    return 0
+    return tell(options, {"path": str(options.output), "prefixes": len(rows)}, lines)
 
 
 def rescore(options: argparse.Namespace) -> int:
@@ -73,26 +70,23 @@ def rescore(options: argparse.Namespace) -> int:
         raise DataError(f"{recording.path}: no conversation is recorded in it")
     protocol = recording.protocol([options.protocol] if options.protocol else ())
     result = rescore_groups(options.path, recording.groups, protocol.name)
-    if options.json:
-        print_json(result)
-        return 0
-    print(f"protocol {result['protocol']} {result['protocol_hash'][:12]}")
+    lines = [f"protocol {result['protocol']} {result['protocol_hash'][:12]}"]
     for row in result["scores"]:
         turns = turns_text([*map(int, row["turns"])])
         judges = [name for name in row["judges"] if name]
         who = f", mean of {len(judges)} judges" if len(judges) > 1 else "".join(f", judge {plain(j)}" for j in judges)
         count = f"{row['n_conversations']} conversations of {turns}"
-        print(f"{plain(row['model'])}, run {plain(row['run_id'])}{who}: {count}")
-        print(f"  score {_shown(row['score'])} [{_shown(row['ci_low'])}, {_shown(row['ci_high'])}] {row['ci_method']}")
+        bounds = f"[{_shown(row['ci_low'])}, {_shown(row['ci_high'])}] {row['ci_method']}"
+        lines.append(f"{plain(row['model'])}, run {plain(row['run_id'])}{who}: {count}")
+        lines.append(f"  score {_shown(row['score'])} {bounds}")
         for name, metric in row["metrics"].items():
             bounds = f"[{_shown(metric['ci_low'], 3)}, {_shown(metric['ci_high'], 3)}]"
-            print(f"  {name:<36}{_shown(metric['mean'], 3):>9} {bounds}")
-        missing = row["missing"]
+            lines.append(f"  {name:<36}{_shown(metric['mean'], 3):>9} {bounds}")
+        missing, tails, by_any = row["missing"], row["tails"], ", by any judge" if len(judges) > 1 else ""
         kinds = ("conversations", "chunks", "finals")
-        print("  missing: " + ", ".join(f"{missing[kind]} of {missing['of_' + kind]} {kind}" for kind in kinds))
-        tails, by_any = row["tails"], ", by any judge" if len(judges) > 1 else ""
-        print(f"  strength-3 {tails['harm']}: {tails['harmful']} of {tails['of']} conversations{by_any}")
-    return 0
+        lines.append("  missing: " + ", ".join(f"{missing[kind]} of {missing['of_' + kind]} {kind}" for kind in kinds))
+        lines.append(f"  strength-3 {tails['harm']}: {tails['harmful']} of {tails['of']} conversations{by_any}")
+    return tell(options, result, lines)
 
 
 def _shown(value: float | None, digits: int = 2) -> str:
@@ -120,10 +114,7 @@ def compare(options: argparse.Namespace) -> int:
 def shadow(options: argparse.Namespace) -> int:
     """Print the difference of public suite and private form for every model and mode; 1 on a caution."""
     comparison = compare_shadow(options.public, options.shadow)
-    if options.json:
-        print_json(comparison.model_dump(mode="json"))
-    else:
-        print(*shadow_lines(comparison), sep="\n")
+    tell(options, comparison.model_dump(mode="json"), shadow_lines(comparison))
     return int(any(row.verdict == "caution" for row in comparison.rows))
 
 
@@ -132,12 +123,9 @@ def merge(options: argparse.Namespace) -> int:
     run_dir = options.report_dir / options.run_id
     report = merge_shards(options.paths, options.run_id, Path.cwd(), sys.argv[1:])
     report = write_report(report, run_dir, os.environ.get("GITHUB_STEP_SUMMARY"))
-    if options.json:
-        gates = [gate.model_dump(mode="json") for gate in report.gates]
-        print_json({"report": str(run_dir), "verdict": report.verdict, "gates": gates})
-    else:
-        lines = [*summary_lines(report, str(run_dir)), *decision_lines(report)]
-        print(*(line for line, _ in lines), sep="\n")
+    gates = [gate.model_dump(mode="json") for gate in report.gates]
+    lines = [*summary_lines(report, str(run_dir)), *decision_lines(report)]
+    tell(options, {"report": str(run_dir), "verdict": report.verdict, "gates": gates}, [line for line, _ in lines])
     return exit_code(0, report.verdict, False, bool(report.failed_parts))
 
 
@@ -159,7 +147,7 @@ def report(options: argparse.Namespace) -> int:
             else:
                 written.append(_target(path, report, output))
                 write_page(written[-1], report_page(report))
-    _print_written(written, options.json)
+    tell(options, {"written": [*map(str, written)]}, written)
     return _say_failed(failed)
 
 
@@ -191,7 +179,7 @@ def leaderboard(options: argparse.Namespace) -> int:
     """Write a static site over many runs."""
     reports = [open_report(path, options.protocols) for path in find_reports(options.paths)]
     written, failed = write_site(reports, options.output)
-    _print_written(written if options.json else written[:1], options.json)
+    tell(options, {"written": [*map(str, written)]}, written[:1])
     return _say_failed(failed)
 
 
@@ -204,12 +192,7 @@ def export(options: argparse.Namespace) -> int:
         written = [path for name in options.formats or ["csv"] for path in write_export(report, name, directory)]
     except OSError as error:
         raise DataError(f"{directory}: cannot be written ({error.strerror or error})") from None
-    print_json([str(path) for path in written]) if options.json else print(*written, sep="\n")
-    return 0
-
-
-def _print_written(paths: Sequence[Path], as_json: bool) -> None:
-    print_json({"written": [str(path) for path in paths]}) if as_json else print(*paths, sep="\n")
+    return tell(options, [*map(str, written)], written)
 
 
 def write_page(target: Path, page: str) -> None:
@@ -237,6 +220,14 @@ def find_reports(paths: Sequence[Path]) -> list[Path]:
         else:
             raise DataError(f"{path}: no report.json in it or one level below; name a run directory or one of runs")
     return list(dict.fromkeys(file.resolve() for file in files))
+
+
+def one_report(path: Path) -> tuple[Path, Report]:
+    """The one report that a path names, and its file. Raises `ConfigError` where it names several."""
+    paths = find_reports([path])
+    if len(paths) > 1:
+        raise ConfigError(f"{path}: {len(paths)} runs are in it; name one of them")
+    return paths[0], open_report(paths[0], ())
 
 
 def open_report(path: Path, protocols: Sequence[str]) -> Report:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from pytest_spiral.cli import print_json
+from pytest_spiral.cli import print_json, tell
 from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.report.lines import plain
 from pytest_spiral.report.write import write_atomically
@@ -28,12 +28,9 @@ def lint(options: argparse.Namespace) -> int:
     """Print faults; 1 if there are any."""
     suite = load_suite(options.paths or None)
     faults = [fault for scenario in suite.scenarios for fault in lint_scenario(scenario)]
-    if options.json:
-        print_json({"scenarios": len(suite.scenarios), "faults": [asdict(fault) for fault in faults]})
-    else:
-        for fault in faults:
-            print(f"{fault.scenario}: {fault.rule}: {fault.message}")
-        print(f"{len(suite.scenarios)} scenarios, {len(faults)} faults")
+    value = {"scenarios": len(suite.scenarios), "faults": [asdict(fault) for fault in faults]}
+    lines = [f"{fault.scenario}: {fault.rule}: {fault.message}" for fault in faults]
+    tell(options, value, [*lines, f"{len(suite.scenarios)} scenarios, {len(faults)} faults"])
     return int(bool(faults))
 
 
@@ -47,14 +44,9 @@ def show_hashes(options: argparse.Namespace) -> int:
         hashes["scorer_fingerprint"] = preflight(suite).fingerprint
     if options.write:
         write_atomically(lock_file(), json.dumps(hashes, indent=2, sort_keys=True) + "\n")
-    if options.json:
-        print_json(hashes)
-    else:
-        print(f"suite_hash {suite.suite_hash}")
-        for name, value in suite.components.items():
-            print(f"  {name} {value}")
-        if not options.paths:
-            print(f"scorer_fingerprint {hashes['scorer_fingerprint']}")
+    lines = [f"suite_hash {suite.suite_hash}", *(f"  {name} {value}" for name, value in suite.components.items())]
+    lines += [] if options.paths else [f"scorer_fingerprint {hashes['scorer_fingerprint']}"]
+    tell(options, hashes, lines)
     if not options.paths and dict(lock()) != hashes:
         print("differs from the pinned hashes", file=sys.stderr)
         return 1
