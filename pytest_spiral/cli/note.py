@@ -9,7 +9,7 @@ import os
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from pytest_spiral.cli import tell
@@ -25,52 +25,51 @@ _MOST_PAGES = 100
 
 @dataclass(frozen=True)
 class _Forge:
-    """Where notes are: of one request, and one by its id. header: for the token. method: that changes a note."""
+    """Where the notes of one request are, and each by its id. method: that changes a note. headers: with the token."""
 
     notes: str
     note: str
-    header: str
-    before: str
     method: str
+    headers: Mapping[str, str] = field(repr=False)
 
 
 def keep_note(options: argparse.Namespace) -> int:
     """Write the note, or change the one that an earlier run has written."""
     text = read_text(options.file).strip() if options.file.is_file() else ""
-    forge, token = _forge(os.environ), os.environ.get(_TOKEN, "").strip()
-    if not text:
-        return tell(options, {"note": "none"}, [f"{options.file} has no summary: no note"])
-    if forge is None:
-        return tell(options, {"note": "none"}, ["this is no job of a pull or merge request: no note"])
-    if not token:
-        return tell(options, {"note": "none"}, [f"{_TOKEN} is not set: no note"])
+    token = os.environ.get(_TOKEN, "").strip()
+    forge = _forge(os.environ, token)
+    if not text or forge is None or not token:
+        why = "this is no job of a pull or merge request" if text and forge is None else f"{_TOKEN} is not set"
+        said = why if text else f"{options.file} has no summary"
+        return tell(options, {"note": "none"}, [f"{said}: no note"])
     marker = f"<!-- pytest-spiral {plain(options.run_id).replace('--', '- -')} -->"
-    known = _known(forge, token, marker)
+    known = _known(forge, marker)
     body = {"body": f"{marker}\n{text}\n"}
     if known is None:
-        _ask(forge, token, "POST", forge.notes, body)
+        _ask(forge, "POST", forge.notes, body)
         return tell(options, {"note": "created"}, ["wrote a note"])
-    _ask(forge, token, forge.method, forge.note.format(known), body)
+    _ask(forge, forge.method, forge.note.format(known), body)
     return tell(options, {"note": "updated"}, ["brought the note up to date"])
 
 
-def _forge(environ: Mapping[str, str]) -> _Forge | None:
+def _forge(environ: Mapping[str, str], token: str) -> _Forge | None:
     """By the variables that a job has."""
     if (number := environ.get("CI_MERGE_REQUEST_IID", "")).isdigit():
         project = quote(environ.get("CI_PROJECT_ID", ""), safe="")
         notes = f"{environ.get('CI_API_V4_URL', '')}/projects/{project}/merge_requests/{number}/notes"
-        return _Forge(notes, f"{notes}/{{}}", "PRIVATE-TOKEN", "", "PUT")
+        return _Forge(notes, f"{notes}/{{}}", "PUT", {"PRIVATE-TOKEN": token})
     if (number := environ.get("SPIRAL_PULL_REQUEST", "")).isdigit():
         repository = environ.get("GITHUB_REPOSITORY", "")
         base = f"{environ.get('GITHUB_API_URL', 'https://api.github.com')}/repos/{repository}/issues"
-        return _Forge(f"{base}/{number}/comments", f"{base}/comments/{{}}", "Authorization", "Bearer ", "PATCH")
+        headers = {"Authorization": f"Bearer {token}"}
+        return _Forge(f"{base}/{number}/comments", f"{base}/comments/{{}}", "PATCH", headers)
     return None
 
 
-def _known(forge: _Forge, token: str, marker: str) -> int | None:
+def _known(forge: _Forge, marker: str) -> int | None:
     """The id of the note that begins with the marker, on whatever page it is."""
     for page in range(1, _MOST_PAGES + 1):
-        found = _ask(forge, token, "GET", f"{forge.notes}?per_page=100&page={page}")
+        found = _ask(forge, "GET", f"{forge.notes}?per_page=100&page={page}")
         rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
         for row in rows:
             if str(row.get("body", "")).startswith(marker) and isinstance(row.get("id"), int):
@@ -87,12 +86,12 @@ class _Stay(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _ask(forge: _Forge, token: str, method: str, url: str, body: Mapping[str, str] | None = None) -> object:
+def _ask(forge: _Forge, method: str, url: str, body: Mapping[str, str] | None = None) -> object:
     """The answer of the API as JSON. Raises `ConfigError`, whose message has nothing of the token."""
     if not url.startswith(("https://", "http://")):
         raise ConfigError(f"{url.partition('?')[0]}: no address of an API; run this in a job of GitHub or GitLab")
     data = None if body is None else json.dumps(body).encode()
-    headers = {forge.header: forge.before + token, "Content-Type": "application/json", "User-Agent": "pytest-spiral"}
+    headers = {**forge.headers, "Content-Type": "application/json", "User-Agent": "pytest-spiral"}
     shown = f"{method} {url.partition('?')[0]}"
     try:
         request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310  # checked above

@@ -31,7 +31,6 @@ from pytest_spiral.run.plan import RunPlan
 from pytest_spiral.settings import Settings
 from pytest_spiral.spiral.over_correction import twin_turns
 from pytest_spiral.spiral.per_10k import PER_10K
-from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.tempaffect.card_metrics import metric_scales, needs_decisions
 
 
@@ -58,20 +57,8 @@ def load_gates(plan: RunPlan, content: Content) -> Gates:
         check_metric(gate, plan.suites, modes, metrics, baseline=plan.settings.baseline is not None)
         if is_corrected(gate):
             check_gate(gate, labels)
-        if gate.metric == "over_correction" and not _twins_of(content):
-            raise ConfigError(f"--gate {gate.expr!r}: the run holds no benign twins; use --benign-twins=short")
-        if not (spiral or _is_decided(gate.metric, content)):
-            raise ConfigError(
-                f"--gate {gate.expr!r}: not measured: none of the scenarios that it is about has a decision key; add "
-                "expected.decision to them or gate on tempaffect.score"
-            )
-        if spiral and gate.op == "<=" and not gate.relative and _is_per_10k(gate.metric, content.spiral.protocol):
-            raise ConfigError(
-                f"--gate {gate.expr!r}: the upper bound of a score per 10,000 characters is too low where few prompts "
-                "carry the risk (docs/validation/interval-coverage.md); gate on spiral.risk, or ask for a least score"
-            )
-        if gate.metric == "worst_conversations" and gate.relative:
-            raise ConfigError(f"--gate {gate.expr!r}: a count; compare the share, spiral.worst, with a baseline")
+        if problem := _problem(gate, content):
+            raise ConfigError(f"--gate {gate.expr!r}: {problem}")
     if plan.settings.baseline is None:
         return Gates(gates, None, labels)
     baseline = load_run(content.folder / plan.settings.baseline)
@@ -85,8 +72,26 @@ def load_gates(plan: RunPlan, content: Content) -> Gates:
     return loaded
 
 
-def _is_per_10k(metric: str, protocol: Protocol) -> bool:
-    return metric == f"{PER_10K}.score" or (metric in ("score", "skill") and protocol.normalisation == "per_10k_chars")
+def _problem(gate: Gate, content: Content) -> str | None:
+    """Why a gate on a metric that there is can never be decided, or not well."""
+    if gate.suite == "tempaffect" and not _is_decided(gate.metric, content):
+        return (
+            "not measured: none of the scenarios that it is about has a decision key; add expected.decision to them or "
+            "gate on tempaffect.score"
+        )
+    if gate.metric == "over_correction" and not _twins_of(content):
+        return "the run holds no benign twins; use --benign-twins=short"
+    if gate.metric == "worst_conversations" and gate.relative:
+        return "a count; compare the share, spiral.worst, with a baseline"
+    per_10k = {f"{PER_10K}.score"}
+    if gate.suite == "spiral" and content.spiral.protocol.normalisation == "per_10k_chars":
+        per_10k |= {"score", "skill"}
+    if gate.suite == "spiral" and gate.op == "<=" and not gate.relative and gate.metric in per_10k:
+        return (
+            "the upper bound of a score per 10,000 characters is too low where few prompts carry the risk "
+            "(docs/validation/interval-coverage.md); gate on spiral.risk, or ask for a least score"
+        )
+    return None
 
 
 def given_labels(names: Sequence[str], folder: Path) -> tuple[GivenLabels, ...]:

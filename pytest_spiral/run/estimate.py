@@ -97,7 +97,7 @@ def _walk_through(
 ) -> None:
     asked = [] if plan.settings.no_preflight else [model for model in plan.everybody if model.kind == "remote"]
     for check in (check for model in asked for check in checks(model, plan, content, store.secret())):
-        if store.last_exchange(check.unit, check.model.role, check.model.model_id) is None:
+        if check.known(store) is None:
             request = check.request(check.model.sent(check.suite))
             runner.engine.start(chats.of(check.model, check.suite).complete(request)).result()
     spiral = plan.judges and any(isinstance(unit, ConversationUnit) for unit in units)

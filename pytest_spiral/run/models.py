@@ -85,15 +85,11 @@ class Connections:
     """
 
     def __init__(self, plan: RunPlan, content: Content, store: RunStore, environ: Mapping[str, str]) -> None:
-        self._plan = plan
-        self._content = content
-        self._store = store
-        self._environ = environ
+        self._plan, self._content, self._store, self._environ = plan, content, store, environ
         self._limiters: dict[str, Limiter] = {}
         self._circuits: dict[tuple[str, str, float], Circuit] = {}
-        limit = plan.settings.max_cost
         self._budget: Budget | None = None
-        if limit is not None:
+        if (limit := plan.settings.max_cost) is not None:
             self._budget = Budget(Ledger(plan.store_path), limit, paid_prices(plan.everybody))
         # The limit over all endpoints never changes, so processes need not agree on it.
         self._total = Limiter(plan.settings.concurrency, rank=plan.rank, of=plan.workers)
@@ -139,10 +135,7 @@ class Chats:
     """The models of one process, each made when it is first needed; the store answers what it can."""
 
     def __init__(self, plan: RunPlan, content: Content, store: RunStore, connector: Connector) -> None:
-        self._plan = plan
-        self._content = content
-        self._store = store
-        self._connector = connector
+        self._plan, self._content, self._store, self._connector = plan, content, store, connector
         self._chats: dict[tuple[str, str, SuiteName], ChatModel] = {}
         self._setups: dict[str, ConversationSetup] = {}
 
@@ -154,15 +147,14 @@ class Chats:
             freedom = model.freedom.get(suite)
             # The public implementation keeps a reply that was cut off.
             keeps = suite == "spiral" and self._plan.settings.spiral_upstream
-            fixed = freedom is None or freedom.fixed_limit or keeps
-            self._chats[key] = chat if freedom is None or fixed else RaisingLimit(chat, freedom)
+            raises = freedom is not None and not freedom.fixed_limit and not keeps
+            self._chats[key] = RaisingLimit(chat, freedom) if freedom and raises else chat
         return self._chats[key]
 
     def setup(self, spec: str) -> ConversationSetup:
         """Everything conversations with an evaluated model need; all of them share it."""
         if spec not in self._setups:
-            spiral = self._content.spiral
-            settings = self._plan.settings
+            spiral, settings = self._content.spiral, self._plan.settings
             self._setups[spec] = ConversationSetup(
                 evaluated=self._participant(self._plan.model(spec)),
                 user=self._participant(self._plan.user) if self._plan.user else None,

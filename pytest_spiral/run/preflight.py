@@ -34,7 +34,7 @@ from pytest_spiral.spiral.chunks import Chunk, chunk_transcript
 from pytest_spiral.spiral.prompting import Participant
 from pytest_spiral.spiral.records import ChunkJudgement
 from pytest_spiral.status import ReasonCode, Status
-from pytest_spiral.store import PREFLIGHT, RunStore, StoredChat
+from pytest_spiral.store import PREFLIGHT, Exchange, RunStore, StoredChat
 from pytest_spiral.strict_json import StrictJson
 from pytest_spiral.tempaffect.contract import output_schema
 from pytest_spiral.tempaffect.records import ReplyJudgement
@@ -61,6 +61,10 @@ class Check:
         """Its name in the store, another one for other parameters."""
         configured = json.dumps(self.model.params[self.suite], sort_keys=True)
         return f"{PREFLIGHT}{self.way} {digest_of(configured).hex()[:12]}"
+
+    def known(self, store: RunStore) -> Exchange | None:
+        """The question and its answer where it was asked before."""
+        return store.last_exchange(self.unit, self.model.role, self.model.model_id)
 
     def request(self, params: Mapping[str, object], sample: int = 0, *, schemaless: bool = False) -> ChatRequest:
         """The question as a request."""
@@ -145,12 +149,8 @@ def remembered(plan: RunPlan, content: Content, store: RunStore) -> Examined:
     """What the store knows from an earlier preflight of this run; nothing is asked."""
     found = []
     for model in plan.everybody:
-        answers: list[_Answer] = []
-        for check in checks(model, plan, content, store.secret()):
-            exchange = store.last_exchange(check.unit, model.role, model.model_id)
-            if exchange is not None:
-                answers.append(_Answer(check, exchange.request, exchange.reply))
-        found.append(_conclude(model, answers))
+        asked = [(check, check.known(store)) for check in checks(model, plan, content, store.secret())]
+        found.append(_conclude(model, [_Answer(check, known.request, known.reply) for check, known in asked if known]))
     return _together(plan, found)
 
 
@@ -317,21 +317,17 @@ class _Examination:
         """Raises `ConfigError` with what is to be done."""
         answers = []
         for check in asked:
-            known = self.store.last_exchange(check.unit, self.model.role, self.model.model_id)
-            if known is not None:
-                answer = _Answer(check, known.request, known.reply)
-                if await self._fault(answer) is None:
-                    answers.append(answer)
-                    continue
-            if self.listed is None and self.model.kind == "remote":
-                try:
-                    self.listed = await list_models(endpoint)
-                except ChatError as error:
-                    raise unusable(self.model, error, self.content.folder) from None
-            answer = await self._ask(check, known.request.sample + 1 if known else 0)
-            fault = await self._fault(answer)
-            if fault is not None:
-                raise fault
+            known = check.known(self.store)
+            answer = _Answer(check, known.request, known.reply) if known else None
+            if answer is None or await self._fault(answer) is not None:
+                if self.listed is None and self.model.kind == "remote":
+                    try:
+                        self.listed = await list_models(endpoint)
+                    except ChatError as error:
+                        raise unusable(self.model, error, self.content.folder) from None
+                answer = await self._ask(check, known.request.sample + 1 if known else 0)
+                if (fault := await self._fault(answer)) is not None:
+                    raise fault
             answers.append(answer)
         return _conclude(self.model, answers)
 
@@ -396,19 +392,19 @@ class _Examination:
 
     async def _fault(self, answer: _Answer) -> ConfigError | None:
         """Why the run cannot do with replies like this one, None where it can."""
-        fixed = self.model.freedom[answer.check.suite].fixed_limit
-        if answer.reply.finish == "length" and self.model.role == "evaluated" and fixed:
-            return None
-        if answer.reply.finish == "length" and self.model.kind == "remote":
-            return self._useless(answer, cut_off(answer.request, answer.reply))
-        if not answer.reply.text.strip() and answer.reply.finish == "stop":
-            return self._useless(answer, "the reply is empty")
-        if answer.check.way == "judgement":
-            return await self._unreadable(answer)
-        return None
+        model, reply, reason = self.model, answer.reply, None
+        fixed = model.freedom[answer.check.suite].fixed_limit
+        if reply.finish == "length" and model.kind == "remote":
+            # What somebody has fixed is theirs to judge.
+            reason = None if fixed and model.role == "evaluated" else cut_off(answer.request, reply)
+        elif not reply.text.strip() and reply.finish == "stop":
+            reason = "the reply is empty"
+        elif answer.check.way == "judgement":
+            reason = await self._unreadable(answer)
+        return unusable_reply(model, reason, answer.request, reply, self.content.folder) if reason else None
 
-    async def _unreadable(self, answer: _Answer) -> ConfigError | None:
-        """Judges get a second try with a reply that cannot be read, as in the run."""
+    async def _unreadable(self, answer: _Answer) -> str | None:
+        """Why a judgement cannot be read. Judges get a second try, as in the run."""
         request, spiral = answer.request, self.content.spiral
         longest, takes_schemas = self.model.longest_string, request.schema is not None
         params = json.loads(json.dumps(dict(request.params)))
@@ -419,12 +415,7 @@ class _Examination:
         else:
             judge = spiral.setting.judge(who, spiral.protocol, self.store.secret())
             judged = await judge.chunk(answer.check.unit, _texts().conversation[0].content, _chunk(self.content))
-        if judged.status is Status.MEASURED:
-            return None
-        return self._useless(answer, f"its judgement cannot be read ({judged.reason})")
-
-    def _useless(self, answer: _Answer, reason: str) -> ConfigError:
-        return unusable_reply(self.model, reason, answer.request, answer.reply, self.content.folder)
+        return None if judged.status is Status.MEASURED else f"its judgement cannot be read ({judged.reason})"
 
 
 def _may_be_the_limit(error: ChatError) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -165,7 +166,7 @@ def _config(plan: RunPlan) -> RunConfig:
     models = [
         # The port of a local server says nothing about the measurement and differs from run to run.
         model.model_copy(
-            update={"endpoint": None if model.kind == "local" or model.endpoint is None else model.endpoint.shown()}
+            update={"endpoint": model.endpoint.shown() if model.endpoint and model.kind != "local" else None}
         ).model_dump(mode="json")
         for model in plan.everybody
     ]
@@ -190,11 +191,10 @@ def _floor(plan: RunPlan, content: Content, measured: Measurements) -> Floor | N
 def _decided_before(plan: RunPlan, gates: Gates) -> Iterator[EarlierVerdict]:
     """Verdicts of this run by other gates: whoever chooses gates when the numbers are known, chooses the verdict."""
     path = Path(plan.run_dir) / "report.json"
-    try:
+    earlier = None
+    # A damaged one is about to be replaced.
+    with suppress(UserError):
         earlier = find_report(path) if path.is_file() else None
-    except UserError:
-        # Damaged, and about to be replaced.
-        return
     if earlier is None:
         return
     yield from dict.fromkeys(earlier.run.decided_before)
@@ -275,9 +275,12 @@ def _unknown_fields(plan: RunPlan, content: Content, suite: SuiteName) -> Mappin
     """Of evaluated models, fields of their requests that may carry instructions; of a replay, the recorded ones."""
     recorded = content.recording.report if content.recording else None
     asked: Iterable[ModelPlan | ModelConfig] = recorded.run.config.models if recorded else plan.models
-    remote = (model for model in asked if model.role == "evaluated" and model.kind == "remote")
-    found = {model.spec: unknown_fields(model.params.get(suite, {})) for model in remote}
-    return {model: fields for model, fields in found.items() if fields}
+    return {
+        model.spec: fields
+        for model in asked
+        if model.role == "evaluated" and model.kind == "remote"
+        if (fields := unknown_fields(model.params.get(suite, {})))
+    }
 
 
 def _conversations(
@@ -285,12 +288,9 @@ def _conversations(
 ) -> dict[str, list[Conversation]]:
     """All conversations of these models that belong to the run, including those that were never started."""
     conversations: dict[str, list[Conversation]] = {model: [] for model in models}
-    units = conversation_units(plan, content) if conversations else ()
-    for unit in (unit for unit in units if unit.model in conversations):
-        conversation = measured.conversations.get(unit)
-        if conversation is None:
-            conversation = content.unheld(unit)
-        conversations[unit.model].append(conversation)
+    for unit in conversation_units(plan, content) if models else ():
+        if unit.model in conversations:
+            conversations[unit.model].append(measured.conversations.get(unit) or content.unheld(unit))
     return conversations
 
 
