@@ -49,7 +49,6 @@ def correct(options: argparse.Namespace) -> int:
 
 
 def _scales(gate: Gate, labels: Sequence[GivenLabels]) -> dict[str, Scale]:
-    """The metrics that a gate may name."""
     return corrected_scales({name for one in labels if one.suite == gate.suite for name in one.file.header.questions})
 
 

@@ -98,11 +98,8 @@ def _set_of(paths: Sequence[Path]) -> tuple[Path, list[Path]]:
             raise ConfigError(
                 f"{path}: no {SHEET_FILE} in it; " + (f"name one of {', '.join(sets)}" if sets else _WHERE)
             )
-        found = (
-            [file for file in sorted(path.glob("*.jsonl")) if begins_with(file, EXPORT_FORMAT)]
-            if path.is_dir()
-            else [path]
-        )
+        answers = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+        found = [file for file in answers if not path.is_dir() or begins_with(file, EXPORT_FORMAT)]
         files.update(dict.fromkeys(file.resolve() for file in found))
     if len(folders) != 1:
         what = f"several {SHEET_FILE}" if folders else f"no {SHEET_FILE}"
@@ -125,7 +122,6 @@ def import_file(options: argparse.Namespace) -> int:
 
 
 def _merged(path: Path, labels: LabelFile, agreement: Mapping[str, QuestionAgreement]) -> dict[str, object]:
-    """A label file that was written, as JSON."""
     found = {name: one.model_dump(mode="json") for name, one in agreement.items()}
     return {"labels": str(path), "whose": labels.header.whose, "agreement": found}
 
@@ -137,10 +133,10 @@ def _agreement_lines(labels: LabelFile, notes: Sequence[str], agreement: Mapping
     width = max(map(len, agreement))
     lines += ["", f"{'':<{width}} labelled shared differ  {'kappa':<21}{'alpha':<21}AC1"]
     for name, one in agreement.items():
-        values = "".join(f"{coefficient_text(value):<21}" for value in (one.kappa, one.alpha)) + coefficient_text(
-            one.ac1
+        kappa, alpha, ac1 = map(coefficient_text, (one.kappa, one.alpha, one.ac1))
+        lines.append(
+            f"{name:<{width}} {one.labelled:>8} {one.shared:>6} {one.differing:>6}  {kappa:<21}{alpha:<21}{ac1}"
         )
-        lines.append(f"{name:<{width}} {one.labelled:>8} {one.shared:>6} {one.differing:>6}  {values}")
     return [
         *(plain(line) for line in lines),
         "95 % intervals, clustered; of these items, hard ones over-represented",

@@ -37,11 +37,9 @@ class RunController:
     """A run from its preparation to its results. Raises `UserError` for a gate or baseline that can never be used."""
 
     def __init__(self, plan: RunPlan, content: Content, environ: Mapping[str, str]) -> None:
-        self.plan = plan
-        self.content = content
+        self.plan, self.content, self.environ = plan, content, environ
         self.measured = Measurements()
         self.gates = load_gates(plan, content)
-        self.environ = environ
         self._store: RunStore | None = None
         self._servers = ExitStack()
 

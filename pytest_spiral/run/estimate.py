@@ -72,7 +72,7 @@ def estimate(plan: RunPlan, content: Content, units: Sequence[Unit]) -> list[Est
     known = remembered(plan, content, store)
     plan = known.plan
     counted = {(each.role, each.model): each.reasoning_tokens for each in known.records if each.reasoning_tokens}
-    reasoning = {(m.role, m.spec): counted.get((m.role, m.spec), m.reasoning_tokens) for m in plan.everybody}
+    reasoning = {(m.role, m.spec): m.reasoning_tokens for m in plan.everybody} | counted
     rehearsal = _Rehearsal(reasoning, judged=bool(plan.reply_judges))
     chats = Chats(plan, content, store, rehearsal)
     runner = Runner(plan, content, store, chats)
@@ -130,9 +130,8 @@ class _Rehearsal:
     replies, which must be valid for that.
     """
 
-    def __init__(self, reasoning: Mapping[tuple[Role, str], int], *, judged: bool = False) -> None:
-        self.judged = judged
-        self.reasoning = reasoning
+    def __init__(self, reasoning: Mapping[tuple[Role, str], int], *, judged: bool) -> None:
+        self.judged, self.reasoning = judged, reasoning
         self.counts: dict[tuple[Role, str], _Count] = defaultdict(_Count)
         self.excess: dict[str, int] = {}
         self.data = read_toml(data_root() / "cost.toml")

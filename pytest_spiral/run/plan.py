@@ -349,7 +349,6 @@ def _resolve(
     user_toml: Path | None,
     settings: Settings,
 ) -> ModelPlan:
-    """The plan of a model from its name."""
     kind: Literal["dry", "local", "remote"] = "remote"
     model_id = spec
     if spec.startswith(DRY_PREFIX):

@@ -132,7 +132,6 @@ def _chunk(content: Content) -> Chunk:
 
 
 def _reply() -> ItemText:
-    """A reply to judge."""
     situation, talk = _texts().situation, _texts().conversation
     shown = f"{situation['agent_role']}\n\n{situation['agent_context']}"
     return ItemText(situation=shown, user=str(situation["user_message"]), assistant=talk[-1].content)
@@ -271,7 +270,6 @@ def _fitting(model: ModelPlan, answer: _Answer, asked: int) -> int:
 
 
 def _changes(model: ModelPlan) -> Iterator[str]:
-    """What is sent otherwise than configured."""
     for suite, sent in model.negotiated.items():
         params = model.params[suite]
         before, after = token_limit(params), token_limit(sent)

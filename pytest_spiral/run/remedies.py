@@ -31,8 +31,7 @@ def unusable(model: ModelPlan, error: ChatError, folder: Path, listed: Collectio
         return _told(model, str(error), "in .env", [f"{variable or env_name(model.role, 'API_KEY')}=your key"])
     redirected = error.http_status is not None and 300 <= error.http_status < 400
     unknown = refusal is not None and refusal.parameter == "model"
-    preset = model.endpoint.preset.name if model.endpoint else ""
-    if unknown and preset and not listed:
+    if unknown and model.endpoint and model.endpoint.preset.name and not listed:
         # A service that is known has said so in its own words: the address is right.
         return _told(model, f"{error}; correct it on the command line{_in_the_file(folder)}")
     if error.code in _ADDRESS or redirected or (unknown and not listed):
@@ -49,12 +48,11 @@ def unusable(model: ModelPlan, error: ChatError, folder: Path, listed: Collectio
         return _told(model, says, _COMMAND_LINE, [f"{option}={names[0]}"])
     if name == "response_format" and model.role == "evaluated":
         return _told(model, str(error), _COMMAND_LINE, ["--prompting=raw"])
+    value: object = "unset"
     if name in TOKEN_LIMITS and refusal.most is not None:
-        value: object = refusal.most
+        value = refusal.most
     elif name == "reasoning_effort" and refusal.allowed:
         value = refusal.allowed[len(refusal.allowed) // 2]
-    else:
-        value = "unset"
     key = name if name in PARAMETERS else f"extra_body.{name}"
     reason = f"{error}; {name} is set in spiral.toml" if _is_chosen(model, name) else str(error)
     return _told(model, reason, *_toml(model, folder, f"{key} = {json.dumps(value)}"))

@@ -79,26 +79,22 @@ def stored_traffic(store: RunStore, plan: RunPlan, measured: Measurements) -> Tr
     # Units that were given up before they were sent, as when the budget is used up.
     results: list[Item | Conversation] = [*measured.items.values(), *measured.conversations.values()]
     not_run = sum(result.status is Status.NOT_RUN for result in results)
-    limits = tuple(
-        RequestLimit(
-            endpoint=endpoint,
-            lowest=min(pace.most for pace in paces),
-            last=paces[-1].most,
-            history=tuple(
-                LimitChange(
-                    at=datetime.fromtimestamp(pace.at, UTC).isoformat(timespec="milliseconds"),
-                    most=pace.most,
-                    reason="429" if pace.reason == "429" else "start",
-                )
-                for pace in paces
-                if pace.reason != "growth"
-            ),
+    limits = []
+    for endpoint, paces in store.paces().items():
+        history = tuple(
+            LimitChange(
+                at=datetime.fromtimestamp(pace.at, UTC).isoformat(timespec="milliseconds"),
+                most=pace.most,
+                reason="429" if pace.reason == "429" else "start",
+            )
+            for pace in paces
+            if pace.reason != "growth"
         )
-        for endpoint, paces in store.paces().items()
-    )
+        lowest = min(pace.most for pace in paces)
+        limits.append(RequestLimit(endpoint=endpoint, lowest=lowest, last=paces[-1].most, history=history))
     return Traffic(
         {model.spec: store.served_models(model.model_id) for model in plan.models},
-        limits,
+        tuple(limits),
         usage_by_role(store, plan, not_run),
     )
 

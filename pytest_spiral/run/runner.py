@@ -32,11 +32,7 @@ class Runner:
     def __init__(
         self, plan: RunPlan, content: Content, store: RunStore, chats: Chats, engine: Engine | None = None
     ) -> None:
-        self.plan = plan
-        self._content = content
-        self._store = store
-        self._chats = chats
-        self._engine = engine
+        self.plan, self._content, self._store, self._chats, self._engine = plan, content, store, chats, engine
 
     @property
     def engine(self) -> Engine:
@@ -63,9 +59,8 @@ class Runner:
             return await converse(unit, opening, setup)
         model = self.plan.model(unit.model)
         scenario = self._content.suite[unit.scenario_id]
-        chat = self._chats.of(model, "tempaffect")
-        params, system = model.sent("tempaffect"), self._content.system
-        return await self._judged(await ask_scenario(unit, scenario, model.model_id, params, chat, system), scenario)
+        asked = (model.model_id, model.sent("tempaffect"), self._chats.of(model, "tempaffect"), self._content.system)
+        return await self._judged(await ask_scenario(unit, scenario, *asked), scenario)
 
     async def _judged(self, item: Item, scenario: Scenario, known: tuple[ReplyJudgement, ...] = ()) -> Item:
         """The item with what the judges of replies say. known: of a recording, kept unless judges are named."""

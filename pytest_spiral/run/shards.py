@@ -91,7 +91,6 @@ def evaluate_again(path: Path, folder: Path) -> Report:
 
 
 def _results(shards: Sequence[_Shard], run_id: str, folder: Path, argv: Sequence[str]) -> RunResults:
-    """What all shards measured together."""
     plan, content = _plan(shards, run_id, folder)
     _check_installed(plan, content, shards[0])
     runs = [shard.report.run for shard in shards]
@@ -113,13 +112,12 @@ def _check_same(shards: Sequence[_Shard]) -> None:
     if len(totals) > 1:
         raise DataError(f"shards of different divisions: {', '.join(f'K/{n}' for n in sorted(totals))}")
     (n,) = totals
-    by_number: dict[int, list[str]] = {}
-    for shard in shards:
-        by_number.setdefault(shard.number[0], []).append(str(shard.path))
-    for k, files in by_number.items():
-        if len(files) > 1:
-            raise DataError(f"shard {k}/{n} is there more than once: {', '.join(files)}")
-    if missing := [k for k in range(1, n + 1) if k not in by_number]:
+    numbers = [k for k, _ in (shard.number for shard in shards)]
+    for k in numbers:
+        if numbers.count(k) > 1:
+            files = ", ".join(str(shard.path) for shard in shards if shard.number[0] == k)
+            raise DataError(f"shard {k}/{n} is there more than once: {files}")
+    if missing := [k for k in range(1, n + 1) if k not in numbers]:
         raise DataError(f"shards missing: {', '.join(f'{k}/{n}' for k in missing)}; all {n} are needed")
     first, *others = shards
     expected = first.terms()
@@ -130,7 +128,6 @@ def _check_same(shards: Sequence[_Shard]) -> None:
 
 
 def _merged_traffic(shards: Sequence[_Shard], plan: RunPlan) -> Traffic:
-    """The traffic of all shards together."""
     served: dict[str, set[str]] = {model.spec: set() for model in plan.models}
     limits: dict[str, RequestLimit] = {}
     for shard in shards:
@@ -145,23 +142,16 @@ def _merged_traffic(shards: Sequence[_Shard], plan: RunPlan) -> Traffic:
 
 
 def _plan(shards: Sequence[_Shard], run_id: str, folder: Path) -> tuple[RunPlan, Content]:
-    """Plan and content of the whole run."""
     run = shards[0].report.run
     config = run.config.model_dump(mode="json", exclude={"models"})
     try:
         models = tuple(ModelPlan.model_validate(model.model_dump(mode="json")) for model in run.config.models)
-        settings = TypeAdapter(Settings).validate_json(
-            json.dumps({**config, "shard": None, "max_cost": None, "run_id": run_id})
-        )
+        own = {**config, "shard": None, "max_cost": None, "run_id": run_id}
+        settings = TypeAdapter(Settings).validate_json(json.dumps(own))
     except (ValidationError, ConfigError) as error:
         raise DataError(f"{shards[0].path}: not a report of this version ({error})") from None
-    plan = RunPlan(
-        settings=settings,
-        run_id=run_id,
-        run_dir="",
-        started_at=min(shard.report.run.started_at for shard in shards),
-        everybody=models,
-    )
+    started_at = min(shard.report.run.started_at for shard in shards)
+    plan = RunPlan(settings=settings, run_id=run_id, run_dir="", started_at=started_at, everybody=models)
     return plan, Content(settings, folder)
 
 
@@ -173,9 +163,7 @@ def _check_installed(plan: RunPlan, content: Content, shard: _Shard) -> None:
     if "spiral" in plan.suites:
         installed["spiral"] = content.spiral.hashes()
     integrity = shard.report.integrity.model_dump(mode="json")
-    recorded = {
-        suite: {name: (integrity[suite] or {}).get(name) for name in named} for suite, named in installed.items()
-    }
+    recorded = {suite: {name: (integrity[suite] or {}).get(name) for name in own} for suite, own in installed.items()}
     if differing := [each.name for each in differences(recorded, installed)]:
         raise DataError(
             f"{shard.path}: made with another {', '.join(differing)} than is installed here; "
