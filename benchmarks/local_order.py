@@ -45,7 +45,7 @@ def run(model: str, scenarios: int, seed: int | None) -> Mapping[str, ChatReply]
             units.sort(key=lambda unit: unit.scenario_id)
             if seed is not None:
                 random.Random(seed).shuffle(units)
-            runner = Runner(plan, content, store, Chats(plan, content, store, Connections(plan, content, store, {})))
+            runner = Runner(Chats(plan, content, store, Connections(plan, content, store, {})))
             try:
                 for unit in units:
                     runner.submit(unit)

@@ -80,7 +80,7 @@ def controller_role(config: pytest.Config, settings: Settings) -> Role:
     def open_runner() -> Runner:
         connections = Connections(run.plan, content, run.store, environ)
         controller.pauses = connections.pauses
-        return Runner(run.plan, content, run.store, Chats(run.plan, content, run.store, connections))
+        return Runner(Chats(run.plan, content, run.store, connections))
 
     distribution = config.getoption("dist", "no")
     if distribution == "each":

@@ -59,7 +59,7 @@ def worker_role(config: pytest.Config) -> Role:
         else:
             with usage_errors():
                 store = sender.store = open_package(package, plan.identity(content))
-        return Runner(plan, content, store, Chats(plan, content, store, Connections(plan, content, store, environ)))
+        return Runner(Chats(plan, content, store, Connections(plan, content, store, environ)))
 
     def of_this_worker(items: Sequence[pytest.Item]) -> Sequence[pytest.Item]:
         assert assigned is not None

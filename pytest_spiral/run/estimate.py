@@ -75,9 +75,9 @@ def estimate(plan: RunPlan, content: Content, units: Sequence[Unit]) -> list[Est
     reasoning = {(m.role, m.spec): m.reasoning_tokens for m in plan.everybody} | counted
     rehearsal = _Rehearsal(reasoning, judged=bool(plan.reply_judges))
     chats = Chats(plan, content, store, rehearsal)
-    runner = Runner(plan, content, store, chats)
+    runner = Runner(chats)
     try:
-        _walk_through(plan, content, runner, chats, store, units)
+        _walk_through(chats, runner, units)
     finally:
         runner.close()
     rows = []
@@ -92,9 +92,8 @@ def estimate(plan: RunPlan, content: Content, units: Sequence[Unit]) -> list[Est
     return rows
 
 
-def _walk_through(
-    plan: RunPlan, content: Content, runner: Runner, chats: Chats, store: RunStore, units: Sequence[Unit]
-) -> None:
+def _walk_through(chats: Chats, runner: Runner, units: Sequence[Unit]) -> None:
+    plan, content, store = chats.plan, chats.content, chats.store
     asked = [] if plan.settings.no_preflight else [model for model in plan.everybody if model.kind == "remote"]
     for check in (check for model in asked for check in checks(model, plan, content, store.secret())):
         if check.known(store) is None:

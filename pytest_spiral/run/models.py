@@ -135,7 +135,7 @@ class Chats:
     """The models of one process, each made when it is first needed; the store answers what it can."""
 
     def __init__(self, plan: RunPlan, content: Content, store: RunStore, connector: Connector) -> None:
-        self._plan, self._content, self._store, self._connector = plan, content, store, connector
+        self.plan, self.content, self.store, self._connector = plan, content, store, connector
         self._chats: dict[tuple[str, str, SuiteName], ChatModel] = {}
         self._setups: dict[str, ConversationSetup] = {}
 
@@ -143,10 +143,10 @@ class Chats:
         """The client of a model in a suite."""
         key = (model.role, model.spec, suite)
         if key not in self._chats:
-            chat = StoredChat(self._connector.connect(model, suite), self._store)
+            chat = StoredChat(self._connector.connect(model, suite), self.store)
             freedom = model.freedom.get(suite)
             # The public implementation keeps a reply that was cut off.
-            keeps = suite == "spiral" and self._plan.settings.spiral_upstream
+            keeps = suite == "spiral" and self.plan.settings.spiral_upstream
             raises = freedom is not None and not freedom.fixed_limit and not keeps
             self._chats[key] = RaisingLimit(chat, freedom) if freedom and raises else chat
         return self._chats[key]
@@ -154,10 +154,10 @@ class Chats:
     def setup(self, spec: str) -> ConversationSetup:
         """Everything conversations with an evaluated model need; all of them share it."""
         if spec not in self._setups:
-            spiral, settings = self._content.spiral, self._plan.settings
+            spiral, settings = self.content.spiral, self.plan.settings
             self._setups[spec] = ConversationSetup(
-                evaluated=self._participant(self._plan.model(spec)),
-                user=self._participant(self._plan.user) if self._plan.user else None,
+                evaluated=self._participant(self.plan.model(spec)),
+                user=self._participant(self.plan.user) if self.plan.user else None,
                 judges=self.judges(),
                 setting=spiral.setting,
                 protocol=spiral.protocol,
@@ -165,24 +165,24 @@ class Chats:
                 turns=settings.num_turns,
                 prompt_file=spiral.prompt_file,
                 retest_percent=settings.retest_share,
-                system=None if spec in self._plan.floors else self._content.system,
+                system=None if spec in self.plan.floors else self.content.system,
             )
         return self._setups[spec]
 
     def judges(self, *, other_fence: bool = False) -> tuple[Judge, ...]:
         """The judges of the run, in the order they were named. other_fence: for asking the same in other words: even a
         judge that repeats itself word for word may then answer otherwise, as it may in another run."""
-        spiral, secret = self._content.spiral, self._store.secret() + ("-again" if other_fence else "")
+        spiral, secret = self.content.spiral, self.store.secret() + ("-again" if other_fence else "")
         return tuple(
             LexicalJudge(model.spec, spiral.protocol)
             if model.kind == "dry"
             else spiral.setting.judge(self._participant(model), spiral.protocol, secret)
-            for model in self._plan.judges
+            for model in self.plan.judges
         )
 
     def reply_judges(self) -> tuple[ModelRater | LexicalRater, ...]:
         """The second raters of TempAffect replies, in the order they were named."""
-        if not self._plan.reply_judges:
+        if not self.plan.reply_judges:
             return ()
         # Workers without them load nothing of labels and reports.
         from pytest_spiral.labelling.reply_judge import LexicalRater, ModelRater
@@ -190,8 +190,8 @@ class Chats:
         return tuple(
             LexicalRater(model.spec)
             if model.kind == "dry"
-            else ModelRater(self._participant(model, "tempaffect"), self._store.secret())
-            for model in self._plan.reply_judges
+            else ModelRater(self._participant(model, "tempaffect"), self.store.secret())
+            for model in self.plan.reply_judges
         )
 
     def _participant(self, model: ModelPlan, suite: SuiteName = "spiral") -> Participant:

@@ -9,16 +9,14 @@ from dataclasses import replace
 
 from pytest_spiral.chat import ChatModel, ChatReply, ChatRequest, Message
 from pytest_spiral.errors import ConfigError
-from pytest_spiral.run.content import Content
 from pytest_spiral.run.engine import Engine
 from pytest_spiral.run.models import Chats
-from pytest_spiral.run.plan import ModelPlan, RunPlan, Unit
+from pytest_spiral.run.plan import ModelPlan, Unit
 from pytest_spiral.settings import SuiteName
 from pytest_spiral.spiral.content import Opening
 from pytest_spiral.spiral.conversation import ConversationUnit, converse, rejudge
 from pytest_spiral.spiral.judges import Judge
 from pytest_spiral.spiral.records import Conversation
-from pytest_spiral.store import RunStore
 from pytest_spiral.tempaffect.records import Item, ReplyJudgement
 from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.tempaffect.unit import ScenarioUnit, ask_scenario, recorded_item
@@ -29,10 +27,9 @@ Result = Item | Conversation
 class Runner:
     """One per process that runs items. Nothing is sent before the first unit is submitted."""
 
-    def __init__(
-        self, plan: RunPlan, content: Content, store: RunStore, chats: Chats, engine: Engine | None = None
-    ) -> None:
-        self.plan, self._content, self._store, self._chats, self._engine = plan, content, store, chats, engine
+    def __init__(self, chats: Chats, engine: Engine | None = None) -> None:
+        self.plan, self._content, self._store = chats.plan, chats.content, chats.store
+        self._chats, self._engine = chats, engine
 
     @property
     def engine(self) -> Engine:

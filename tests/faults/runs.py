@@ -163,7 +163,7 @@ class Run:
 
     def _run(self, controller: RunController, content: Content, environ: Mapping[str, str]) -> Outcome:
         plan, store = controller.plan, controller.store
-        runner = Runner(plan, content, store, Chats(plan, content, store, Connections(plan, content, store, environ)))
+        runner = Runner(Chats(plan, content, store, Connections(plan, content, store, environ)))
         units: list[ScenarioUnit | ConversationUnit] = []
         units += scenario_units(plan, content) if self.suite == "tempaffect" else []
         units += conversation_units(plan, content) if self.suite == "spiral" else []

@@ -327,7 +327,7 @@ class Project:
                 return Outcome(str(error), self._asked(before))
             plan, store = controller.plan, controller.store
             chats = Chats(plan, content, store, Connections(plan, content, store, self.environ))
-            runner = Runner(plan, content, store, chats)
+            runner = Runner(chats)
             try:
                 units = all_units(plan, content)
                 for unit in units:

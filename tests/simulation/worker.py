@@ -65,7 +65,7 @@ class Worker:
         try:
             store = self._open_store()
             chats = Chats(self.plan, self.content, store, Connections(self.plan, self.content, store, ENVIRON))
-            self._runner = Runner(self.plan, self.content, store, chats, Engine(self.process.loop))
+            self._runner = Runner(chats, Engine(self.process.loop))
             for unit in sorted(self.units, key=lambda unit: isinstance(unit, ScenarioUnit)):
                 self._runner.submit(unit)
         except Exception as error:
