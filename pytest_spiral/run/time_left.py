@@ -127,9 +127,8 @@ class TimeLeft:
         self._early: dict[Who, list[float]] = defaultdict(list)
         # When calls of this session were answered, and of turns after how many seconds.
         self._answered: list[tuple[float, float]] = []
-        # By the name of the unit, when the last turn and judgement were.
-        self._turned: dict[str, float] = {}
-        self._judged: dict[str, float] = {}
+        # When the last turn (True) and judgement (False) of a unit was answered.
+        self._last: dict[tuple[bool, str], float] = {}
 
     def add(self, answers: Iterable[Answer]) -> None:
         """Take note of answers, also of those of earlier sessions."""
@@ -145,7 +144,7 @@ class TimeLeft:
                 self._done[answer.role] += 1
                 if answer.at >= self._began:
                     self._answered.append((answer.at, seconds if is_turn else 0.0))
-                    (self._turned if is_turn else self._judged)[name] = answer.at
+                    self._last[is_turn, name] = answer.at
 
     def calls(self, ended: Collection[Hashable]) -> dict[Role, tuple[int, int]]:
         """Of each role, the calls that were answered and those that are left."""
@@ -254,7 +253,7 @@ class TimeLeft:
             else:
                 break
         if talks:
-            rest.since = (self._turned if rest.turns or rest.due else self._judged).get(name)
+            rest.since = self._last.get((bool(rest.turns or rest.due), name))
         return rest
 
     def _played(
