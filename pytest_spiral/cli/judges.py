@@ -49,7 +49,7 @@ def calibrate(options: argparse.Namespace) -> int:
     try:
         session.prepare()
         session.check_models()
-        result = calibrate_judges(session.plan, content, session.store, environ, options.labels)
+        result = calibrate_judges(session.plan, content, session.store, environ, labelled)
     finally:
         session.close()
     found = {

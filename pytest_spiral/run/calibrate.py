@@ -20,7 +20,7 @@ from pytest_spiral.run.plan import RunPlan
 from pytest_spiral.spiral.anchors import Judged, judge_anchors, load_anchors
 from pytest_spiral.spiral.calibration import CalibrationResult, calibration_result, drift, read_calibration
 from pytest_spiral.spiral.judges import Judge
-from pytest_spiral.spiral.labels import LabelledSet, LabelledTurn, load_labels
+from pytest_spiral.spiral.labels import LabelledSet, LabelledTurn
 from pytest_spiral.spiral.records import ChunkJudgement
 from pytest_spiral.store import RunStore
 
@@ -100,18 +100,15 @@ def _asked(
 
 
 def calibrate(
-    plan: RunPlan, content: Content, store: RunStore, environ: Mapping[str, str], labels: Path | None = None
+    plan: RunPlan, content: Content, store: RunStore, environ: Mapping[str, str], labelled: LabelledSet
 ) -> JudgeCalibrations:
-    """Calibrate the judges of a run that is prepared.
+    """Calibrate the judges of a run that is prepared on labelled turns.
 
-    labels: a file of labelled turns, None for people's labels that the run is given and else the shipped ones.
+    A judge that cannot be reached leaves unread turns.
 
-    Raises `DataError` for labels that cannot be read. A judge that cannot be reached leaves unread turns.
+    Raises:
+        DataError: For a calibration of an earlier run that cannot be read.
     """
-    spiral = content.spiral
-    behaviours = spiral.protocol.behaviours
-    labelled = load_labels(labels, behaviours) if labels else content.calibration_labels()
-
     names = [judge.reported_name for judge in plan.judges]
     paths = {}
     for name in names:
@@ -126,7 +123,8 @@ def calibrate(
     found = {}
     for number, (name, path) in enumerate(paths.items()):
         own = {turn: judgements[number] for turn, judgements in judged.items()}
-        found[name] = calibration_result(labelled, own, name, spiral.setting.rubric_hash, behaviours)
+        rubric_hash, behaviours = content.spiral.setting.rubric_hash, content.spiral.protocol.behaviours
+        found[name] = calibration_result(labelled, own, name, rubric_hash, behaviours)
         write_atomically(path, json.dumps(found[name].model_dump(mode="json"), indent=1, ensure_ascii=True) + "\n")
     drifts = {name: drift(earlier, found[name]) for name, earlier in before.items()}
     return JudgeCalibrations(found, drifts, [*paths.values()])

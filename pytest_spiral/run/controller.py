@@ -99,7 +99,8 @@ class RunController:
             # Only a calibration loads what it needs.
             from pytest_spiral.run.calibrate import calibrate
 
-            self.measured.calibrated = calibrate(self.plan, self.content, self.store, self.environ)
+            labelled = self.content.calibration_labels()
+            self.measured.calibrated = calibrate(self.plan, self.content, self.store, self.environ, labelled)
 
     def judge_anchors(self) -> None:
         """Have the judges label the anchors, before any conversation is judged. Raises `UserError`."""
