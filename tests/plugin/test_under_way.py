@@ -14,15 +14,17 @@ from pytest_spiral.tempaffect.unit import ScenarioUnit
 
 
 class Counting:
-    """A runner that starts units and ends none before one is waited for."""
+    """A runner, and its engine, that starts units and ends none before one is waited for."""
 
     def __init__(self) -> None:
         self.submitted: list[object] = []
         self.ended = 0
+        self.engine = self
 
     def submit(self, unit: object) -> None:
         self.submitted.append(unit)
 
+    @property
     def under_way(self) -> int:
         return len(self.submitted) - self.ended
 
