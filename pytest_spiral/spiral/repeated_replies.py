@@ -6,6 +6,7 @@ disagreement with a reason is one. A note that everybody gets answers nobody: it
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from functools import cache
@@ -14,10 +15,11 @@ from typing import TypeAlias
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.records import Finding
 from pytest_spiral.spiral.toml_tables import Numbers, Table, read_table
-from pytest_spiral.text import Gram, covered_share, grams, tokenize
+from pytest_spiral.text import Gram, clean, covered_share, grams, tokenize
 
 Passages: TypeAlias = frozenset[int]
 """Runs of words, by their hashes."""
+_WORD = re.compile(r"[^\W_]+")
 
 
 class _Rules(Table):
@@ -34,40 +36,40 @@ def repeated_share(replies: Sequence[str]) -> float | None:
     """Share of replies, 0..1, that are mostly or wholly made of others; None for too few replies to say."""
     limits = repetition_limits()
     step = -(-len(replies) // limits["most_replies"]) or 1
-    texts = Counter(tuple(tokenize(reply[: limits["most_chars"]])) for reply in replies[::step])
+    texts = Counter(tuple(_WORD.findall(clean(reply[: limits["most_chars"]]).lower())) for reply in replies[::step])
     if texts.total() < limits["replies_at_least"]:
         return None
-    # A text that is there twice is repeated; the others are compared with each text once. Most runs are in one.
-    seen, shared = set[Gram](), set[Gram]()
-    for words in texts:
-        runs = set(grams(words, limits["gram"]))
-        shared |= runs & seen
-        seen |= runs
-    holders: dict[Gram, list[int]] = {}
+    # A text that is there twice is repeated; the others are compared with each text once.
+    first: dict[int, int] = {}
+    holders: dict[int, list[int]] = {}
     for number, words in enumerate(texts):
-        for gram in shared.intersection(grams(words, limits["gram"])):
-            if len(found := holders.setdefault(gram, [])) < limits["most_others"]:
-                found.append(number)
+        for run in map(hash, grams(words, limits["gram"])):
+            if (other := first.setdefault(run, number)) != number:
+                found = holders.setdefault(run, [other])
+                if found[-1] != number and len(found) < limits["most_others"]:
+                    found.append(number)
     repeated = sum(
         count for number, (words, count) in enumerate(texts.items()) if count > 1 or _is_made_of(number, words, holders)
     )
     return repeated / texts.total()
 
 
-def _is_made_of(number: int, words: Gram, holders: dict[Gram, list[int]]) -> bool:
+def _is_made_of(number: int, words: Gram, holders: dict[int, list[int]]) -> bool:
     """Whether these words are mostly those of one other text, or nearly all those of other texts.
 
-    number: of the text. holders: numbers of the texts with a run of words that several have, those of the first few.
+    number: of the text. holders: by the hash of a run of words that several texts have, numbers of the first few.
     """
     limits = repetition_limits()
     size = limits["gram"]
-    others = Counter(other for gram in grams(words, size) for other in holders.get(gram, ()) if other != number)
-    if not others:
-        return False
+    in_all = 1000 * covered_share(words, size, lambda run: hash(run) in holders)
+    if in_all >= limits["in_all_others"] or in_all < limits["in_one_other"]:
+        # What one other text covers, all of them cover.
+        return in_all >= limits["in_all_others"]
+    runs = map(hash, grams(words, size))
+    others = Counter(other for run in runs for other in holders.get(run, ()) if other != number)
     nearest = others.most_common(1)[0][0]
-    in_one = covered_share(words, size, lambda gram: nearest in holders.get(gram, ()))
-    in_all = covered_share(words, size, holders.__contains__)
-    return in_one * 1000 >= limits["in_one_other"] or in_all * 1000 >= limits["in_all_others"]
+    in_one = 1000 * covered_share(words, size, lambda run: nearest in holders.get(hash(run), ()))
+    return in_one >= limits["in_one_other"]
 
 
 def standing_passages(quoted: Iterable[tuple[object, Finding]]) -> Passages:
