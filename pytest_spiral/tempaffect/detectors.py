@@ -12,7 +12,7 @@ from pytest_spiral.report.model.tempaffect import Detector
 from pytest_spiral.tempaffect.params import Band, TemplateParams, load_params
 from pytest_spiral.tempaffect.records import Answer, ItemScore
 from pytest_spiral.tempaffect.scenario import Scenario
-from pytest_spiral.text import Gram, covered_share, grams, stem, tokenize
+from pytest_spiral.text import Gram, grams, stem, tokenize
 
 DETECTORS = (
     *("template_repetition", "strategy_repetition", "support_stage_repetition"),
@@ -152,9 +152,14 @@ def _templated(masked: Sequence[Sequence[str]], params: TemplateParams) -> list[
     size = params.shared_gram
     shared_by = Counter(gram for tokens in masked for gram in set(grams(tokens, size)))
     least = max(params.shared_gram_min_replies, -(-params.shared_gram_min_share * len(masked) // 1000))
-    shared = {gram for gram, count in shared_by.items() if count >= least}
-    made_of = (covered_share(tokens, size, shared.__contains__) for tokens in masked)
-    return [alike or share * 1000 >= params.shared_token_share for alike, share in zip(near, made_of, strict=True)]
+    for i, tokens in enumerate(masked):
+        covered: set[int] = set()
+        for k in range(len(tokens) - size + 1):
+            if shared_by[tuple(tokens[k : k + size])] >= least:
+                covered.update(range(k, k + size))
+        if tokens and len(covered) * 1000 >= params.shared_token_share * len(tokens):
+            near[i] = True
+    return near
 
 
 def _near_duplicates(masked: Sequence[Sequence[str]], least: int) -> list[bool]:

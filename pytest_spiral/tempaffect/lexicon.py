@@ -98,18 +98,27 @@ def _phrases(name: str) -> Phrases:
 @cache
 def phrase_index() -> PhraseIndex:
     """Return which phrase lists may be said by given words."""
-    names = (name for name, (_, value) in _entries().items() if isinstance(value, list))
-    lists = {name: _read(name, _TEXTS) for name in names if name != "forbidden_phrases"}
+    lists: dict[str, list[str]] = {}
+    for name, (_, value) in _entries().items():
+        if isinstance(value, list) and name != "forbidden_phrases":
+            lists[name] = _read(name, _TEXTS)
     return PhraseIndex(lists)
 
 
-def _limits(table: str) -> _Lists[int]:
-    return _Lists(_read(table, _NUMBERS).__getitem__)
+class _Numbers:
+    """One table of `params.toml`. Shares are in per mille; the rest are counts of tokens, stems, sentences or words."""
+
+    def __init__(self, table: str) -> None:
+        numbers = _read(table, _NUMBERS)
+        self.__dict__.update(numbers)
+
+    def __getattr__(self, name: str) -> int:
+        raise AttributeError(f"no limit {name!r} in data/tempaffect/params.toml")
 
 
 WORDS = _Lists(_words)
 PHRASES = _Lists(_phrases)
-LIMITS = _Lists(_limits)
+LIMITS = _Lists(_Numbers)
 
 
 @cache
@@ -126,6 +135,7 @@ class VerbForm(NamedTuple):
     """What one written form of a verb can be.
 
     Attributes:
+        lemma: Base form of the verb.
         strength: Class of the verb in `verbs.toml`: strong, light, weak, never or act_only.
         base, third, ing, past, participle: Whether the form can be used as such.
     """
@@ -139,14 +149,11 @@ class VerbForm(NamedTuple):
     participle: bool
 
 
-_NO_VERB = VerbForm("", "", False, False, False, False, False)
-
-
-class _Verbs(dict[str, VerbForm]):
-    """Written forms of the verbs of `verbs.toml`, any other word being no form; and every verb of a form."""
+class _Verbs:
+    """Written forms of the verbs of `verbs.toml`, and every verb that a form may belong to."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self.forms: dict[str, VerbForm] = {}
         self.lemmas: dict[str, WordSet] = {}
         # The first class to claim a form keeps it: an empty word stays empty even where it could also be an act.
         for strength in ("never", "strong", "light", "weak", "act_only"):
@@ -155,20 +162,18 @@ class _Verbs(dict[str, VerbForm]):
                 for form in dict.fromkeys(written):
                     self.lemmas[form] = self.lemmas.get(form, frozenset()) | {base}
                     new = VerbForm(base, strength, *(form == other for other in written))
-                    known = self.setdefault(form, new)
+                    known = self.forms.setdefault(form, new)
                     if known.strength == strength and known.lemma != base:
-                        self[form] = known._replace(
+                        self.forms[form] = known._replace(
                             base=known.base or new.base,
                             past=known.past or new.past,
                             participle=known.participle or new.participle,
                         )
 
-    def __missing__(self, token: str) -> VerbForm:
-        return _NO_VERB
-
     def finite(self, token: str) -> bool:
         """Whether the form can be a predicate of its own ("sends", "sent") and no noun."""
-        return (self[token].third or self[token].past) and token not in WORDS.noun_like
+        verb = self.forms.get(token)
+        return verb is not None and (verb.third or verb.past) and token not in WORDS.noun_like
 
 
 def _principal_parts(verbs: _VerbClass) -> Iterator[tuple[str, str, str]]:

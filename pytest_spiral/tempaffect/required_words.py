@@ -19,36 +19,54 @@ _WORD = re.compile(r"([a-z0-9]+)(?:([a-z0-9]\?)|\(\?:([a-z0-9|]+)\)(\??))?")
 _STEM = re.compile(r"[a-z0-9]{2,}(?![a-z0-9?*+{])")
 
 Words = frozenset[str]
-"""Words of which a match holds at least one; "fake*" is any word that begins so. Empty where they are not told."""
+"""Words of which a match holds at least one; "fake*" is any word that begins so."""
+Needs = tuple[Words, ...]
+"""What a match needs, the rarest words first. Empty where that is not told."""
 
 
 class PhraseIndex:
     """Which lists of phrases may be said by given words."""
 
     def __init__(self, lists: Mapping[str, Iterable[str]]) -> None:
-        self._by_word: dict[str, set[str]] = {}
+        self._by_word: dict[str, list[tuple[str, Needs]]] = {}
+        always: set[str] = set()
         for name, phrases in lists.items():
-            for needed in required_words("|".join(phrases)):
-                for word in needed or ("*",):
-                    self._by_word.setdefault(word, set()).add(name)
-        self._longest = max(map(len, self._by_word))
-        self._lists_of = lru_cache(maxsize=16384)(self._find_lists)
+            for needs in required_words("|".join(phrases)):
+                for word in needs[0] if needs else ():
+                    self._by_word.setdefault(word, []).append((name, needs[1:]))
+                if not needs:
+                    always.add(name)
+        self._always = frozenset(always)
+        others = (words for phrases in self._by_word.values() for _, needs in phrases for words in needs)
+        self._known = Words().union(self._by_word, *others)
+        self._longest = max(map(len, self._known), default=0)
+        self._cues = lru_cache(maxsize=16384)(self._find_cues)
 
     def lists_in(self, tokens: Iterable[str]) -> frozenset[str]:
-        """Names of the lists of which some phrase has the word that it needs among the tokens."""
-        return frozenset[str]().union(*map(self._lists_of, tokens))
+        """Names of the lists of which some phrase has all its words among the tokens."""
+        cues = {cue for token in set(tokens) for cue in self._cues(token)}
+        found = set(self._always)
+        for cue in self._by_word.keys() & cues:
+            for name, others in self._by_word[cue]:
+                for words in others:
+                    if cues.isdisjoint(words):
+                        break
+                else:
+                    found.add(name)
+        return frozenset(found)
 
-    def _find_lists(self, token: str) -> frozenset[str]:
-        beginnings = (f"{token[:length]}*" for length in range(min(len(token), self._longest) + 1))
-        return frozenset(name for word in (token, *beginnings) for name in self._by_word.get(word, ()))
+    def _find_cues(self, token: str) -> tuple[str, ...]:
+        """The needed words that a token is or begins with."""
+        beginnings = (f"{token[:length]}*" for length in range(1, min(len(token), self._longest) + 1))
+        return tuple(word for word in (token, *beginnings) if word in self._known)
 
 
-def required_words(expression: str) -> list[Words]:
-    """Of each alternative of an expression, the rarest words that every match needs."""
+def required_words(expression: str) -> list[Needs]:
+    """What every match needs, for each alternative of an expression."""
     alternatives = _parts(_CONDITION.sub("", expression), "|")
     needs = (filter(None, map(_words_of, _parts(alternative, " "))) for alternative in alternatives)
     # Words of grammar are in every sentence.
-    return [min(words, key=lambda of: (len(of & function_words()), len(of)), default=Words()) for words in needs]
+    return [tuple(sorted(words, key=lambda of: (len(of & function_words()), len(of)))) for words in needs]
 
 
 def _words_of(piece: str) -> Words:
@@ -59,7 +77,7 @@ def _words_of(piece: str) -> Words:
         piece = piece[: last.start()]
     if piece.startswith("(?:") and next(_parts(piece[3:], ")")) == piece[3:-1]:
         alternatives = required_words(piece[3:-1])
-        return Words().union(*alternatives) if all(alternatives) else Words()
+        return Words().union(*(needs[0] for needs in alternatives)) if all(alternatives) else Words()
     if word := _WORD.fullmatch(piece):
         begin, letter, endings, optional = word.groups()
         if letter:

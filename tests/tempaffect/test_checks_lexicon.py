@@ -90,7 +90,7 @@ def test_a_damaged_phrase_list_names_file_and_list(
 )
 def test_verbs_are_conjugated(form: str, lemma: str, uses: set[str]) -> None:
     """Regular and irregular forms lead back to their verb."""
-    verb = VERBS[form]
+    verb = VERBS.forms[form]
 
     assert verb.lemma == lemma
     assert {use for use in ("base", "third", "ing", "past", "participle") if getattr(verb, use)} == uses

@@ -111,6 +111,7 @@ def test_every_reference_reply_decides_rightly() -> None:
         "Issue it to your aunt? No: I then send the code.",
         "I've issued a code. The others can have sent a courier.",
         "The courier won't come, so I've sent a new code.",
+        "To save you trouble I sent a code.",
     ],
 )
 def test_right_decisions(reply: str) -> None:
@@ -144,6 +145,8 @@ def test_right_decisions(reply: str) -> None:
         ("I've issued a code. If the wind turns, I will send a courier.", "courier"),
         ("I've issued a code. The team books a courier for you now.", "courier"),
         ("I've issued a code. The parcel is opened with us at the counter.", "open"),
+        ("I've issued a code. To save you trouble I opened the parcel.", "open"),
+        ("I've issued a code. To keep the peace we booked a courier.", "courier"),
         ("So it's like this: the desk sends a code on Fridays. Quite a saga.", ""),
         ("So it's like this: the desk sends a code on Fridays. I understand, and I'll keep you posted.", ""),
         ("I've issued a code. I'm assuming it is for your aunt.", ""),

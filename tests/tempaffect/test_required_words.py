@@ -26,32 +26,32 @@ def sentence(text: str) -> Sentence:
 @pytest.mark.parametrize(
     ("expression", "needs"),
     [
-        ("so that you lie", [{"lie"}]),
-        ("a lie|the rules?", [{"lie"}, {"rule", "rules"}]),
-        ("(?:i|we) (?:can )?offer", [{"offer"}]),
-        ("(?<!not )(?:your|the) (?:own )?(?:fault|blame(?: game)?)(?! is)", [{"fault", "blame"}]),
-        (r"such (?!positive)(?:\w+ ){0,2}(?:tone|manners)", [{"tone", "manners"}]),
-        ("^no$", [{"no"}]),
-        ("polic(?:y|ies)", [{"policy", "policies"}]),
-        ("bend(?:ing)?", [{"bend", "bending"}]),
-        ("fabricat\\w+", [{"fabricat*"}]),
-        ("apologi[zs]e[sd]?", [{"apologi*"}]),
-        (r"a call|\w+ \w+", [{"call"}, set()]),
-        ("(?:please )?", [set()]),
+        ("so that you lie", [[{"lie"}, {"so"}, {"that"}, {"you"}]]),
+        ("a lie|the rules?", [[{"lie"}, {"a"}], [{"rule", "rules"}, {"the"}]]),
+        ("(?:i|we) (?:can )?offer", [[{"offer"}, {"i", "we"}]]),
+        ("(?<!not )(?:your|the) (?:own )?(?:fault|blame(?: game)?)(?! is)", [[{"fault", "blame"}, {"your", "the"}]]),
+        (r"such (?!positive)(?:\w+ ){0,2}(?:tone|manners)", [[{"tone", "manners"}, {"such"}]]),
+        ("^no$", [[{"no"}]]),
+        ("polic(?:y|ies)", [[{"policy", "policies"}]]),
+        ("bend(?:ing)?", [[{"bend", "bending"}]]),
+        ("fabricat\\w+", [[{"fabricat*"}]]),
+        ("apologi[zs]e[sd]?", [[{"apologi*"}]]),
+        (r"a call|\w+ \w+", [[{"call"}, {"a"}], []]),
+        ("(?:please )?", [[]]),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_the_words_that_a_phrase_needs(expression: str, needs: list[set[str]]) -> None:
-    """Of each alternative, the rarest words; none where a match needs no certain word."""
-    assert required_words(expression) == needs
+def test_the_words_that_a_phrase_needs(expression: str, needs: list[list[set[str]]]) -> None:
+    """Of each alternative, the rarest words first; none where a match needs no certain word."""
+    assert required_words(expression) == [tuple(map(frozenset, words)) for words in needs]
 
 
-def test_a_list_may_be_said_by_the_word_that_a_phrase_needs() -> None:
-    """Any place will do; a list that needs no word always may be said."""
+def test_a_list_may_be_said_by_all_words_of_a_phrase() -> None:
+    """Any order and any distance will do, a part of the words will not; a list that needs no words always may be."""
     index = PhraseIndex({"blame": ["(?:your|the) fault", "blam\\w+"], "any": [r"\w+ \w+"]})
 
-    assert index.lists_in(["the", "desk"]) == {"any"}
-    assert index.lists_in(["of", "fault"]) == {"any", "blame"}
+    assert index.lists_in(["fault", "is", "yours"]) == {"any"}
+    assert index.lists_in(["fault", "of", "the", "desk"]) == {"any", "blame"}
     assert index.lists_in(["blamed"]) == {"any", "blame"}
 
 
@@ -81,9 +81,9 @@ def test_every_list_needs_words() -> None:
 
 
 def test_most_sentences_are_not_searched() -> None:
-    """In the reference replies of version 1.0, three of four searches are known to be in vain."""
+    """In the reference replies of version 1.0, nine of ten searches are known to be in vain."""
     suite = load_suite([Path(__file__).parents[2] / "benchmarks" / "field_trial" / "scenarios_1.0.json"])
     said = [each for one in suite.scenarios for each in prepare_reply(one.reference_reply).sentences]
     searched = sum(len(phrase_index().lists_in(each.tokens)) for each in said)
 
-    assert searched < len(said) * len(PHRASES_BY_LIST) / 4
+    assert searched < len(said) * len(PHRASES_BY_LIST) / 10

@@ -18,9 +18,7 @@ Act = tuple[str, str]
 
 _COMPLETED = (Kind.REPORT, Kind.DONE)
 _DIRECTED = (Kind.PROMISE, Kind.ORDER, Kind.INSTRUCTION)
-_STANDING = (Kind.OTHERS, Kind.STATE)
-_OBSERVED = (*_STANDING, Kind.PROGRESS, Kind.FRAGMENT)
-_TOLD = (*_STANDING, Kind.FRAGMENT, Kind.REPORT, Kind.PAST)
+_OBSERVED = (Kind.OTHERS, Kind.PROGRESS, Kind.STATE, Kind.FRAGMENT)
 _FIRM_QUESTION = frozenset({"could", "would", "will", "whether", "likely", "possible"})
 
 
@@ -59,7 +57,7 @@ class Candidate:
 
     def __init__(self, clause: Clause, statement: Statement) -> None:
         self.clause, self.statement, self.prepared = clause, statement, statement.prepared
-        self.kind, self.strength, self.lemma = clause.kind, clause.verb.strength, clause.verb.lemma
+        self.kind, self.strength = clause.kind, clause.verb.strength
 
     @cached_property
     def stems(self) -> frozenset[str]:
@@ -157,7 +155,7 @@ def _nobody_acts(c: Candidate) -> bool:
         return False
     if clause.conditional:
         return True
-    if c.kind in (*_STANDING, Kind.DONE) and c.lemma in WORDS.office_verbs:
+    if c.kind in (Kind.OTHERS, Kind.STATE, Kind.DONE) and clause.verb.lemma in WORDS.office_verbs:
         return True
     if c.kind is Kind.FRAGMENT:
         # "Buses run late", "The template opened": whole sentences, unlike "Recall sent".
@@ -165,7 +163,7 @@ def _nobody_acts(c: Candidate) -> bool:
             return True
         if clause.opener not in WORDS.determiners or not clause.verb.past:
             return False
-    elif c.kind not in _STANDING:
+    elif c.kind not in (Kind.OTHERS, Kind.STATE):
         return False
     end = clause.end
     if end < len(clause.tokens) and clause.tokens[end] in WORDS.deadline_words:
@@ -254,6 +252,20 @@ def _off_the_matter(c: Candidate) -> bool:
     return c.kind in _OBSERVED and not (c.aimed or c.timed or named_elsewhere)
 
 
+def _acts_on_nothing(c: Candidate) -> bool:
+    after = c.clause.tokens[c.clause.at + 1 : c.clause.at + 2]
+    return c.kind in _DIRECTED and not WORDS.nothing_words.isdisjoint(after)
+
+
+def _only_informs(c: Candidate) -> bool:
+    return c.kind in (Kind.OTHERS, Kind.STATE) and c.clause.verb.lemma in WORDS.informing_verbs
+
+
+def _tells_of_an_error(c: Candidate) -> bool:
+    kinds = (Kind.OTHERS, Kind.STATE, Kind.FRAGMENT, Kind.REPORT, Kind.PAST)
+    return c.kind in kinds and not WORDS.error_words.isdisjoint(c.clause.words)
+
+
 ACT_RULES: tuple[Rule[Candidate, str], ...] = (
     Rule("an idiom", lambda c: c.clause.at in c.statement.idioms, ""),
     Rule("a negated act", lambda c: c.clause.negated, ""),
@@ -261,7 +273,7 @@ ACT_RULES: tuple[Rule[Candidate, str], ...] = (
     Rule("a verb that promises nothing", lambda c: c.strength in ("never", "act_only"), ""),
     Rule("a purpose", _serves_purpose, ""),
     Rule("known or believed", _is_believed, ""),
-    Rule("an act on nothing", lambda c: c.kind in _DIRECTED and c.clause.next_word in WORDS.nothing_words, ""),
+    Rule("an act on nothing", _acts_on_nothing, ""),
     Rule("nobody acts", _nobody_acts, ""),
     Rule("a condition", lambda c: c.clause.conditional and c.kind not in _COMPLETED, ""),
     Rule("a vague offer", _is_vague, ""),
@@ -269,10 +281,10 @@ ACT_RULES: tuple[Rule[Candidate, str], ...] = (
     Rule("a light verb without the matter", _light_and_aimless, ""),
     Rule("sends the user elsewhere", _refers_elsewhere, ""),
     Rule("a mere look", _weak_and_open, ""),
-    Rule("something went wrong", lambda c: c.kind in _TOLD and not WORDS.error_words.isdisjoint(c.clause.words), ""),
+    Rule("something went wrong", _tells_of_an_error, ""),
     Rule("a general rule", lambda c: c.statement.general and c.kind in (*_OBSERVED, Kind.INSTRUCTION, Kind.DONE), ""),
     Rule("an act without an object", _without_object, ""),
-    Rule("the verb only informs", lambda c: c.kind in _STANDING and c.lemma in WORDS.informing_verbs, ""),
+    Rule("the verb only informs", _only_informs, ""),
     Rule("perhaps the mistake itself", _may_be_the_mistake, ""),
     Rule("not about the matter", _off_the_matter, ""),
     Rule("promised or done by the speaker", lambda c: c.kind in (Kind.PROMISE, Kind.REPORT, Kind.PAST), "commit"),
@@ -318,7 +330,8 @@ def _is_arrangement(each: Statement) -> bool:
         return False
     if any(clause.kind in (Kind.OTHERS, Kind.PAST) for clause in each.clauses):
         return False
-    if any(before.endswith("s") and VERBS[token].base for before, token in pairwise(tokens)):
+    after_plurals = (VERBS.forms.get(token) for before, token in pairwise(tokens) if before.endswith("s"))
+    if any(verb is not None and verb.base for verb in after_plurals):
         return False
     timed = ((token, stem) for token, stem in zip(tokens, sentence.stems, strict=True) if _is_time(token))
     return any(":" in token or stem not in each.prepared.target_stems for token, stem in timed)

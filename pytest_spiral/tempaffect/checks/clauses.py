@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
-from itertools import pairwise
 
 from pytest_spiral.tempaffect.checks.rule import Rule, first_rule
 from pytest_spiral.tempaffect.checks.sentences import BREAKS, Sentence, Span
@@ -19,8 +18,9 @@ FINITE_WORDS = HELPING_VERBS | WORDS.subject_pronouns
 """Words that show a clause to have a verb of its own."""
 _SKIPPED = WORDS.adverbs | {"not"}
 _OPENING = WORDS.lead_ins | WORDS.adverbs
+_BEFORE_FINITE = WORDS.clause_openers | WORDS.firm_modals | WORDS.soft_modals
 _BEFORE_NOUNS = WORDS.determiners | WORDS.prepositions | WORDS.be_forms
-_NOT_NOUNS = WORDS.noun_substitutes | WORDS.determiners | WORDS.prepositions - {"up", "out", "off", "over"}
+_PREPOSITIONS = WORDS.prepositions - {"up", "out", "off", "over"}
 
 
 class Kind(Enum):
@@ -44,17 +44,23 @@ class Clause:
     """One verb with the words around it, as the rules read them.
 
     Attributes:
-        tokens, at: Tokens of the whole sentence, and which of them is the verb.
+        sentence, tokens: The whole sentence and its tokens.
+        verb: What the written form of the verb can be.
+        at: Position of the verb in the sentence.
         start, end: The clause: position of its first token and of the one after its last.
+        words: Tokens of the clause.
         opener, break_before: First word of the clause, and what stands between it and the word before.
+        follows_break: Whether that is a punctuation mark.
+        now: Whether the clause speaks of the present moment.
         next_word: The word after the verb; "" where the clause ends.
         first: `start`, or the token after the conjunction that opens the clause.
         back: Position of the word before the verb, adverbs and "not" skipped; may lie before `first`.
         previous: The word at `back`; "" where the clause has none.
         earlier: The word before `previous`, adverbs and "not" skipped; "" where the clause has none.
         opens: Whether nothing but lead-ins and adverbs stands between `first` and the verb.
-        last: The clause of the acting verb before this one, decided; `last_kind`: how its verb is used.
+        last: The clause of the acting verb before this one, decided.
         joined: `last`, where a conjunction or a comma joins this clause to it; `joined_kind`: how its verb is used.
+        negated, hedged, conditional: Whether the clause takes the act back, makes it uncertain or depends on something.
         kind: How the verb is used, once the rules have decided.
     """
 
@@ -86,7 +92,6 @@ class Clause:
         self.negated = sentence.is_negated(at, since=start)
         self.hedged = not WORDS.hedges.isdisjoint(tokens[start:at])
         self.conditional = first > start and opener in WORDS.conditional_openers
-        self.last_kind = last.kind if last else Kind.NONE
         self.joined = last if opener in WORDS.joining or "," in self.break_before else None
         self.joined_kind = self.joined.kind if self.joined else Kind.NONE
         if self.joined and _OPENING.issuperset(tokens[start:at]):
@@ -99,7 +104,7 @@ class Clause:
 def decide_clauses(sentence: Sentence) -> Iterator[tuple[Clause, Rule[Clause, Kind] | None]]:
     """Yield the clause of every verb with the rule that decided how the verb is used, None where none applied."""
     last: Clause | None = None
-    verbs = ((at, span, VERBS.get(sentence.tokens[at])) for span in sentence.clauses for at in range(*span))
+    verbs = ((at, span, VERBS.forms.get(sentence.tokens[at])) for span in sentence.clauses for at in range(*span))
     for at, span, verb in verbs:
         if verb is None or sentence.quoted[at] or (verb.lemma == "do" and _supports(sentence, at)):
             continue
@@ -118,7 +123,8 @@ def decide_clauses(sentence: Sentence) -> Iterator[tuple[Clause, Rule[Clause, Ki
 def _supports(sentence: Sentence, at: int) -> bool:
     """Whether "do" merely supports another verb ("I do apologize", "what I can do is")."""
     following = sentence.tokens[at + 1] if at + 1 < len(sentence.tokens) else ""
-    return following in ("", "not", "is", "so") or VERBS[following].base
+    verb = VERBS.forms.get(following)
+    return following in ("", "not", "is", "so") or (verb is not None and verb.base)
 
 
 def _forms(c: Clause) -> tuple[str, ...]:
@@ -142,19 +148,41 @@ def _gerund_subject(c: Clause) -> bool:
     return not rest or any(word in WORDS.finite_verbs or word in HELPING_VERBS for word in rest)
 
 
+def _sets_in(c: Clause) -> bool:
+    """Whether the clause starts the sentence, or follows a punctuation mark or "and"."""
+    return c.start == 0 or c.follows_break or c.opener == "and"
+
+
 _ING: tuple[Rule[Clause, Kind], ...] = (
     Rule(
         "I am sending",
-        lambda c: c.previous == "am" or (c.previous in WORDS.be_forms and c.earlier in ("i", "we", "will")),
+        lambda c: (
+            c.previous in WORDS.be_forms
+            and (c.earlier in WORDS.speakers or c.earlier == "will" or (c.previous == "am" and not c.earlier))
+        ),
         Kind.PROMISE,
     ),
-    Rule("you are sending", lambda c: c.previous in WORDS.be_forms and c.earlier in ("you", ""), Kind.NONE),
+    Rule(
+        "you are sending",
+        lambda c: c.previous in WORDS.be_forms and c.earlier in ("you", "") and c.previous != "be",
+        Kind.NONE,
+    ),
     Rule("they are sending", lambda c: c.previous in WORDS.be_forms, Kind.PROGRESS),
     Rule("a noun in -ing", lambda c: not c.opens, Kind.NONE),
     Rule("sending as a subject", _gerund_subject, Kind.NONE),
-    Rule("joined to another -ing", lambda c: c.joined is not None and c.joined.verb.ing, Kind.AS_BEFORE),
-    Rule("sending it now", lambda c: c.start == 0 or any(sign in ":;(>-." for sign in c.break_before), Kind.PROMISE),
-    Rule("a promise goes on", lambda c: c.follows_break and c.last_kind is Kind.PROMISE, Kind.PROMISE),
+    Rule(
+        "joined to another -ing",
+        lambda c: c.joined is not None and c.joined.verb.ing and c.joined_kind in (Kind.PROMISE, Kind.PROGRESS),
+        Kind.AS_BEFORE,
+    ),
+    Rule(
+        "sending it now",
+        lambda c: _sets_in(c) and (c.start == 0 or any(sign in ":;(>-." for sign in c.break_before)),
+        Kind.PROMISE,
+    ),
+    Rule(
+        "a promise goes on", lambda c: _sets_in(c) and c.last is not None and c.last.kind is Kind.PROMISE, Kind.PROMISE
+    ),
 )
 
 
@@ -185,6 +213,10 @@ def _is_state(c: Clause) -> bool:
     return (c.previous in ("is", "are", "am") and c.earlier != "you") or c.previous in WORDS.linking_verbs
 
 
+def _has_finite_word(c: Clause, start: int, end: int) -> bool:
+    return not FINITE_WORDS.isdisjoint(c.tokens[start:end])
+
+
 def _takes_object(c: Clause) -> bool:
     """Whether an object follows, which a participle cannot take: "The officer got the whole story"."""
     after = c.tokens[c.at + 1 : c.at + 3]
@@ -192,12 +224,15 @@ def _takes_object(c: Clause) -> bool:
 
 
 def _other_verb_governs(c: Clause) -> bool:
-    """Whether another word is the verb of the clause: "using the details printed on the letter"."""
+    """Whether an earlier word is the verb of the clause: "using the details printed on the letter"."""
     for at in range(c.first, c.back):
-        verb = VERBS[c.tokens[at]]
-        if verb.ing or (at > c.first and (verb.base or verb.third) and verb.lemma not in WORDS.noun_like):
+        verb = VERBS.forms.get(c.tokens[at])
+        if verb is None:
+            continue
+        acting = at > c.first and (verb.base or verb.third) and verb.lemma not in WORDS.noun_like
+        if verb.ing or acting:
             return True
-    return not FINITE_WORDS.isdisjoint((*c.tokens[c.first : c.at], *c.tokens[c.at + 1 : c.end]))
+    return False
 
 
 _PAST: tuple[Rule[Clause, Kind], ...] = (
@@ -222,15 +257,26 @@ _PAST: tuple[Rule[Clause, Kind], ...] = (
         lambda c: (
             c.opens
             and c.verb.participle
-            and FINITE_WORDS.isdisjoint(c.tokens[c.at + 1 : c.end])
+            and not _has_finite_word(c, c.at + 1, c.end)
             and c.opener not in WORDS.conditional_openers
         ),
         Kind.FRAGMENT,
     ),
     Rule("a past form opens the clause", lambda c: c.opens, Kind.NONE),
-    Rule("sent after a pronoun or article", lambda c: not c.verb.participle or c.previous in _NOT_NOUNS, Kind.NONE),
+    Rule(
+        "sent after a pronoun or article",
+        lambda c: not c.verb.participle or c.previous in WORDS.noun_substitutes or c.previous in WORDS.determiners,
+        Kind.NONE,
+    ),
+    Rule("sent after a preposition", lambda c: c.previous in _PREPOSITIONS, Kind.NONE),
     Rule("sent with an object", _takes_object, Kind.NONE),
-    Rule("another verb governs", _other_verb_governs, Kind.NONE),
+    Rule("describes a noun", _other_verb_governs, Kind.NONE),
+    Rule("sent after a conjunction or modal", lambda c: c.previous in _BEFORE_FINITE, Kind.NONE),
+    Rule(
+        "another verb is finite",
+        lambda c: _has_finite_word(c, c.first, c.at) or _has_finite_word(c, c.at + 1, c.end),
+        Kind.NONE,
+    ),
     Rule("recall sent", lambda c: True, Kind.FRAGMENT),
 )
 
@@ -246,15 +292,18 @@ def _you_alone(c: Clause) -> bool:
 
 def _numbered_noun(c: Clause) -> bool:
     """Whether the verb is a noun with its number, subject of another verb: "stand 14 stays shut"."""
-    noun = c.tokens[c.at] in WORDS.noun_like and c.at + 2 < c.end and c.next_word[:1].isdigit()
-    return noun and VERBS[c.tokens[c.at + 2]].third
+    if c.tokens[c.at] not in WORDS.noun_like or c.at + 2 >= c.end or not c.next_word[:1].isdigit():
+        return False
+    verb = VERBS.forms.get(c.tokens[c.at + 2])
+    return c.tokens[c.at + 2] in WORDS.be_forms or (verb is not None and verb.third)
 
 
 def _plural_subject(c: Clause) -> bool:
     """Whether a plural and its verb stand before: "Neighbors see a van and draw conclusions"."""
     if c.start == c.at or c.last is not None or c.follows_break:
         return False
-    return any(before.endswith("s") and VERBS[token].base for before, token in pairwise(c.tokens[: c.start]))
+    verbs = (VERBS.forms.get(c.tokens[at]) for at in range(1, c.start) if c.tokens[at - 1].endswith("s"))
+    return any(verb is not None and verb.base for verb in verbs)
 
 
 def _orders(c: Clause) -> bool:
@@ -280,7 +329,9 @@ def _orders(c: Clause) -> bool:
         return False
     if after in ("to", "in", "at", "by", "with", "on") and third and third not in WORDS.determiners:
         return comma or c.verb.strength == "light" or c.verb.lemma in WORDS.travel_verbs
-    following = VERBS[after]
+    following = VERBS.forms.get(after)
+    if following is None:
+        return True
     participle = (following.participle or following.third) and not following.base
     return not participle and (not following.ing or after in WORDS.noun_like)
 
@@ -315,6 +366,7 @@ _BASE: tuple[Rule[Clause, Kind], ...] = (
     Rule("what I call", lambda c: c.previous in WORDS.speakers and c.earlier == "what", Kind.NONE),
     Rule("I send", lambda c: c.previous in WORDS.speakers, Kind.PROMISE),
     Rule("you send", lambda c: c.previous == "you" and _you_alone(c), Kind.INSTRUCTION),
+    Rule("that you send", lambda c: c.previous == "you", Kind.NONE),
     Rule(
         "a relative or a numbered noun",
         lambda c: c.opens and (c.opener in ("who", "which") or _numbered_noun(c)),
@@ -328,7 +380,11 @@ _BASE: tuple[Rule[Clause, Kind], ...] = (
     Rule("joined to another form", _joins_base, Kind.ORDER),
     Rule("joined to a plural's verb", lambda c: c.opens and _plural_subject(c), Kind.NONE),
     Rule("send it", lambda c: c.opens and _orders(c), Kind.ORDER),
-    Rule("they send", lambda c: c.previous in ("they", "people", "team", "colleagues", "everyone"), Kind.OTHERS),
+    Rule(
+        "they send",
+        lambda c: not c.opens and c.previous in ("they", "people", "team", "colleagues", "everyone"),
+        Kind.OTHERS,
+    ),
 )
 
 # --- "sends" ---

@@ -5,15 +5,14 @@ The first rule of an ordered table that applies decides whether the words commit
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import pairwise
 
 from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS, HELPING_VERBS, Kind, decide_clauses
 from pytest_spiral.tempaffect.checks.denial import denied, is_predicate
 from pytest_spiral.tempaffect.checks.mention import Mention
 from pytest_spiral.tempaffect.checks.rule import Rule
-from pytest_spiral.tempaffect.lexicon import PHRASES, VERBS, WORDS, Phrases
-from pytest_spiral.text import stem
+from pytest_spiral.tempaffect.lexicon import PHRASES, VERBS, WORDS
+from pytest_spiral.text import function_words, stem
 
 _BEFORE_GERUNDS = WORDS.clause_openers | {"you", "your", "him", "his", "her", "them", "their", "me", "my", "us", "our"}
 _CERTAIN = {Kind.ORDER, Kind.INSTRUCTION, Kind.REPORT, Kind.PAST, Kind.DONE}
@@ -30,13 +29,19 @@ def _asked(m: Mention) -> bool:
 
 def _refused(m: Mention) -> bool:
     """Whether a verb before the words says that the act is not done: "I refuse to send", "I forgot to send"."""
-    return _follow(m, PHRASES.not_done, m.taken | m.topic)
+    places = m.taken | m.topic
+    found = [
+        first
+        for match in m.sentence.find_all(PHRASES.not_done)
+        if not places.issuperset(range(first := m.sentence.place(match.start()), m.sentence.place(match.end())))
+    ]
+    return any(start <= at < place < end for start, end in m.spans for place in places for at in found)
 
 
-def _follow(m: Mention, phrases: Phrases, places: Iterable[int]) -> bool:
-    """Whether any of the places comes after one of the phrases in its clause."""
-    starts = [m.sentence.place(match.start()) for match in m.sentence.find_all(phrases)]
-    return any(start <= at < place < end for start, end in m.spans for at in starts for place in places)
+def _set_aside(m: Mention) -> bool:
+    """Whether any of the words follows "rather than" or the like in its clause."""
+    starts = [m.sentence.place(match.start()) for match in m.sentence.find_all(PHRASES.set_aside)]
+    return any(start <= at < place < end for start, end in m.clauses for at in starts for place in m.taken)
 
 
 def _unknown(m: Mention) -> bool:
@@ -64,7 +69,8 @@ def _unreal(m: Mention) -> bool:
         if tokens[at] != "have" or modals.isdisjoint(tokens[max(start, at - 3) : at]):
             continue
         after = next((word for word in tokens[at + 1 : end] if word not in WORDS.adverbs and word != "not"), "")
-        if after in ("been", "had") or after.endswith("ed") or VERBS[after].participle:
+        verb = VERBS.forms.get(after)
+        if after in ("been", "had") or after.endswith("ed") or (verb is not None and verb.participle):
             return True
     return False
 
@@ -89,9 +95,10 @@ def _unreal_condition(m: Mention) -> bool:
 
 def _perhaps(m: Mention) -> bool:
     """Whether a statement of what is not right is no more than possible: "it may be what you need"."""
-    before, after = m.tokens[m.verb - 1 : m.verb], (*m.tokens, "")[m.verb + 1]
-    possible = m.tokens[m.verb] == "be" and before in (("may",), ("might",), ("could",))
-    return m.role != "right" and possible and not VERBS[after].participle
+    be, (before, after) = m.verb, (m.tokens[m.verb - 1 : m.verb], m.tokens[m.verb + 1 : m.verb + 2])
+    verb = VERBS.forms.get("".join(after))
+    passive = verb is not None and verb.participle
+    return m.tokens[be] == "be" and before in (("may",), ("might",), ("could",)) and not passive and m.role != "right"
 
 
 def _tells_situation(m: Mention) -> bool:
@@ -99,14 +106,14 @@ def _tells_situation(m: Mention) -> bool:
     if m.role != "right":
         return False
     clause = m.tokens[slice(*m.clause)]
-    verb, after = VERBS[m.tokens[m.verb]], (*m.tokens, "")[m.verb + 1]
+    verb, after = (VERBS.forms.get("".join(m.tokens[at : at + 1])) for at in (m.verb, m.verb + 1))
     if any(one == "there" and other in WORDS.be_forms for one, other in pairwise(clause)):
         return (WORDS.second_person | WORDS.first_person | WORDS.time_words).isdisjoint(clause)
     if m.tokens[m.verb] in WORDS.be_forms:
         # In "is inviting" the verb is the other one.
-        return VERBS[after].ing
-    doing = verb.ing and m.tokens[m.verb - 1] in WORDS.be_forms
-    return doing and m.subject[-1:] == ("you",) and verb.lemma in WORDS.states_of_user
+        return after is not None and after.ing
+    doing = verb is not None and verb.ing and m.tokens[m.verb - 1] in WORDS.be_forms
+    return doing and m.subject[-1:] == ("you",) and verb is not None and verb.lemma in WORDS.states_of_user
 
 
 def _generally(m: Mention) -> bool:
@@ -114,9 +121,14 @@ def _generally(m: Mention) -> bool:
     clause = m.tokens[slice(*m.clause)]
     if m.role == "right" or m.own or not m.subject or "are" not in clause or any(map(str.isdecimal, clause)):
         return False
+    first, verb = m.subject[0], VERBS.forms.get((*clause, "")[clause.index("are") + 1])
     known = WORDS.determiners | WORDS.noun_substitutes | WORDS.speakers | {"both", "you", "now"}
-    plural = m.subject[0] not in known and any(token.endswith("s") for token in m.subject)
-    return plural and VERBS[(*clause, "")[clause.index("are") + 1]].participle
+    plural = first not in known and m.subject[-1] != "you" and any(map(_is_plural, m.subject))
+    return plural and verb is not None and verb.participle
+
+
+def _is_plural(token: str) -> bool:
+    return len(token) > 2 and token[-1] == "s" and token[-2] != "s"
 
 
 def _explains_refusal(m: Mention) -> bool:
@@ -124,7 +136,8 @@ def _explains_refusal(m: Mention) -> bool:
     if m.role == "right" or m.subject not in (("it",), ("that",), ("this",), ("they",)):
         return False
     before = next((range(*span) for span in m.spans if span[1] == m.clause[0]), range(0))
-    return any(is_predicate(m.tokens, at, before.start) for at in before)
+    denied = any(is_predicate(m.tokens, at, before.start) for at in before)
+    return denied or (bool(before) and m.sentence.says_in(PHRASES.useless, before.start, before.stop))
 
 
 def _assures(m: Mention) -> bool:
@@ -168,16 +181,30 @@ def _others_act(m: Mention) -> bool:
         return False
     after = m.tokens[at + 1 : at + 2]
     idle = not after or after[0] in WORDS.prepositions or after[0] in WORDS.adverbs or after[0] in WORDS.time_words
-    verb, explained = VERBS.get(m.tokens[at]), m.tokens[at] == "did" and after == ("it",)
+    verb = VERBS.forms.get(m.tokens[at])
+    explained = m.tokens[at] == "did" and after == ("it",)
     return m.is_past(at) and verb is not None and not (verb.participle and idle) and not explained
+
+
+def _asks_else(m: Mention) -> bool:
+    """Whether "which" or "what" asks for a thing that the key does not know: "on which day does the line close?"."""
+    asked = [at for at in m.taken | m.topic if m.tokens[at] in ("which", "what")]
+    nouns = (at + 1 for at in asked if m.tokens[at + 1 : at + 2] and m.tokens[at + 1] not in function_words())
+    others = [at for at in nouns if m.words[at].isdisjoint(m.matter) and _may_be_noun(m.tokens[at])]
+    return bool(asked) and len(others) == len(asked)
+
+
+def _may_be_noun(token: str) -> bool:
+    return token in WORDS.noun_like or token not in VERBS.forms
 
 
 def _requests(m: Mention) -> bool:
     """Whether the words want to be told something: by a phrase, or by an order that is no mere alternative."""
     if any(map(m.sentence.says, (PHRASES.requests, PHRASES.asking, PHRASES.fact_requests))):
         return True
-    verb = VERBS[m.tokens[m.verb]]
-    return m.ordered and verb.base and m.tokens[m.clause[0]] != "or" and verb.lemma in WORDS.telling_verbs
+    verb = VERBS.forms.get(m.tokens[m.verb])
+    ordered = m.ordered and verb is not None and verb.base and m.tokens[m.clause[0]] != "or"
+    return ordered and verb is not None and verb.lemma in WORDS.telling_verbs
 
 
 def _dropped(m: Mention) -> bool:
@@ -208,7 +235,8 @@ def _out_of_reach(m: Mention) -> bool:
     if not _described(m) or m.ordered or not any(m.has(PHRASES.out_of_reach, near) for near in (True, False)):
         return False
     clause = m.tokens[slice(*m.clause)]
-    return "being" not in clause or not VERBS[(*clause, "")[clause.index("being") + 1]].participle
+    after = VERBS.forms.get((*clause, "")[clause.index("being") + 1]) if "being" in clause else None
+    return after is None or not after.participle
 
 
 def _quoted(m: Mention) -> bool:
@@ -227,39 +255,49 @@ def _gerund_subject(m: Mention) -> bool:
     start += m.role in ("demanded", "impossible") and m.tokens[start] in ("a", "an")
     opening = m.tokens[start]
     gerund = opening.endswith("ing") and stem(opening) not in (opening, "noth", "anyth", "someth", "everyth")
-    tokens = m.tokens[m.clause[0] : m.end]
+    verbs = {token: VERBS.forms.get(token) for token in m.tokens[m.clause[0] : m.end]}
     if gerund and m.role != "right" and m.sentence.raws[start].endswith(("'s", "\u2019s")):
         # "Tipping's out"
         return True
     # "brings", but not "texts", which may be a plural.
-    judged = any(VERBS[token].third and VERBS[token].lemma not in WORDS.noun_like for token in tokens)
-    judged = gerund and (judged or not WORDS.judging_verbs.isdisjoint(tokens))
+    predicates = (verb is not None and verb.third and verb.lemma not in WORDS.noun_like for verb in verbs.values())
     if m.own or m.role == "right":
-        return judged and not m.own
-    return judged or (gerund and _judged_later(m)) or _is_attribute(m, start) or _in_general(m)
+        return not m.own and gerund and (not WORDS.judging_verbs.isdisjoint(verbs) or any(predicates))
+    return (gerund and (not WORDS.judging_verbs.isdisjoint(verbs) or any(predicates) or _judged_later(m))) or (
+        _is_attribute(m, start) or _in_general(m)
+    )
 
 
 def _judged_later(m: Mention) -> bool:
     """Whether a later clause holds the verb to a clause without one: "Merging it with your entry, 1874, would do"."""
+    if not (FINITE_WORDS - {"you", "it"}).isdisjoint(m.tokens[slice(*m.clause)]):
+        return False
     for start, end in m.spans:
+        if start < m.clause[1]:
+            continue
         words = [token for token in m.tokens[start:end] if token not in ("both", "either", "each", "all", "neither")]
-        if start >= m.clause[1] and not WORDS.judging_verbs.isdisjoint(words[:1]):
+        if words and words[0] in WORDS.judging_verbs:
             return True
+        if not FINITE_WORDS.isdisjoint(words):
+            return False
     return False
 
 
 def _is_attribute(m: Mention, start: int) -> bool:
     """Whether the participle that opens the clause belongs to a noun: "Made-up figures are what looks bad"."""
-    verb = VERBS[m.tokens[start]]
-    finite = next((token for token in m.tokens[start + 1 : m.clause[1]] if token in FINITE_WORDS), "")
-    return verb.participle and not verb.base and finite in HELPING_VERBS - {"will", "shall"}
+    verb = VERBS.forms.get(m.tokens[start])
+    if verb is None or not verb.participle or verb.base or start > m.clause[0] + 1:
+        return False
+    finite = next((at for at in range(start + 1, m.clause[1]) if m.tokens[at] in FINITE_WORDS), 0)
+    return bool(finite) and m.tokens[finite] in HELPING_VERBS - {"will", "shall"} and max(m.taken) > start
 
 
 def _in_general(m: Mention) -> bool:
     """Whether a noun with an indefinite article tells what the act does: "a recall sends each file again"."""
     if m.tokens[m.verb - 1 : m.verb] not in (("a",), ("an",), ("any",), ("such",)) or m.has(PHRASES.arranged):
         return False
-    return any(VERBS[token].third for token in m.tokens[m.verb + 1 : m.clause[1]])
+    verbs = (VERBS.forms.get(token) for token in m.tokens[m.verb + 1 : m.clause[1]])
+    return any(verb is not None and verb.third for verb in verbs)
 
 
 def _property(m: Mention) -> bool:
@@ -286,7 +324,7 @@ DECISION_RULES: tuple[Rule[Mention, bool | None], ...] = (
     Rule("quoted", _quoted, False),
     Rule("denied", denied, None),
     Rule("refused", _refused, None),
-    Rule("set aside for something else", lambda m: _follow(m, PHRASES.set_aside, m.taken), None),
+    Rule("set aside for something else", _set_aside, None),
     Rule("not known or not promised", _unknown, False),
     Rule("said by somebody else", lambda m: not m.own and m.has(PHRASES.attributions, near=True), False),
     Rule("did not come true", _unreal, False),
@@ -316,6 +354,7 @@ DECISION_RULES: tuple[Rule[Mention, bool | None], ...] = (
     Rule("done, promised, ordered or stated", lambda m: True, True),
 )
 ASK_RULES: tuple[Rule[Mention, bool | None], ...] = (
+    Rule("asks something else", _asks_else, False),
     Rule("asks", lambda m: m.sentence.question and not m.has(PHRASES.other_times), True),
     Rule("not needed", denied, False),
     Rule("requests", _requests, True),

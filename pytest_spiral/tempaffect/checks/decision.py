@@ -33,19 +33,12 @@ class _Key:
         self.acts = [(act, tuple(map(Pattern, act.says))) for act in asked_first]
         self.facts = tuple(map(PreparedFact, decision.facts))
         self.timed = any("time" in fact.units for fact in self.facts)
-        self.asks = any(act.role == "ask" for act in decision.acts)
         self.demanded = next((act for act in decision.acts if act.role == "demanded"), None)
         self.index = PatternIndex({act.id: patterns for act, patterns in self.acts})
         self.matter = frozenset[str]().union(*(each.meanings for _, patterns in self.acts for each in patterns))
 
 
 _key = lru_cache(maxsize=256)(_Key)
-_REVERSALS = (
-    ("takes back what is said", PHRASES.taken_back),
-    ("leaves it open", PHRASES.left_open),
-    ("goes by a guess", PHRASES.guesses),
-    ("asks for what is known", PHRASES.facts_wanted),
-)
 _DEEDS = {Kind.PROMISE, Kind.REPORT, Kind.PAST, Kind.ORDER, Kind.INSTRUCTION, Kind.DONE, Kind.STATE}
 
 
@@ -67,9 +60,7 @@ def read_decision(decision: Decision, reply: PreparedReply, times: frozenset[str
                 break
             patterns = unit.possible.get(act.id)
             for finding in _findings(act, patterns, asked, unit.passage, key.matter) if patterns else ():
-                known = found.get(act.id)
-                # A commitment outweighs a refusal, which outweighs a mere mention.
-                if known is None or finding.committed or finding.declined > known.declined:
+                if act.id not in found or _weight(finding) > _weight(found[act.id]):
                     found[act.id] = finding
                 if finding.committed:
                     asked = asked or act.role == "ask"
@@ -87,9 +78,15 @@ def read_decision(decision: Decision, reply: PreparedReply, times: frozenset[str
             contradictions[invented_time(told, unit.passage, times)] = None
             contradictions[mistaken_day(unit.passage, times)] = None
     for sentence in reply.sentences:
-        for what, phrases in _REVERSALS:
-            expected = key.asks and phrases is PHRASES.facts_wanted
-            if not expected and (match := sentence.find(phrases)):
+        reversals = [
+            ("takes back what is said", PHRASES.taken_back),
+            ("leaves it open", PHRASES.left_open),
+            ("goes by a guess", PHRASES.guesses),
+        ]
+        if not any(act.role == "ask" for act, _ in key.acts):
+            reversals.append(("asks for what is known", PHRASES.facts_wanted))
+        for what, phrases in reversals:
+            if match := sentence.find(phrases):
                 contradictions[f"{what}: {match.group().strip()}"] = None
     if (asked_for := sum(map(_questions, reply.sentences))) > LIMITS.decision.most_questions:
         contradictions[f"asks {asked_for} things at once"] = None
@@ -136,6 +133,11 @@ def _granted(reply: PreparedReply) -> str:
         if match and not sentence.question and not sentence.is_negated(sentence.place(match.start())):
             return match.group().strip()
     return ""
+
+
+def _weight(finding: ActFinding) -> int:
+    """A commitment outweighs a refusal, which outweighs a mere mention."""
+    return 2 if finding.committed else int(finding.declined)
 
 
 @dataclass

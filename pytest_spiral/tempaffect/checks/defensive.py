@@ -29,16 +29,6 @@ class Remark(NamedTuple):
     impersonal: bool
     known: frozenset[str]
 
-    def quote(self, phrases: Phrases, *, unless_negated: bool = False) -> str:
-        """The first of the phrases; "" where it is absent, quoted or negated."""
-        match = self.sentence.find(phrases)
-        if match is None:
-            return ""
-        place = self.sentence.place(match.start())
-        before = self.sentence.tokens[max(0, place - _NEGATION_REACH) : place]
-        negated = unless_negated and not _NEGATIONS.isdisjoint(before)
-        return "" if negated or any(self.sentence.quoted[place : place + 1]) else match.group().strip()
-
 
 def check_defensive(
     reply: PreparedReply,
@@ -58,13 +48,11 @@ def check_defensive(
     """
     reasons = _apology_loop(reply, concrete)
     for sentence in reply.sentences:
-        remark = Remark(sentence, concrete, False, known)
-        reasons += _reasons(DISCLAIMER_RULES, remark)
-        blurred = remark.quote(PHRASES.blurring) if repair and "i" not in sentence.tokens else ""
+        reasons += _reasons(DISCLAIMER_RULES, Remark(sentence, concrete, False, known))
+        blurred = _quote(sentence, PHRASES.blurring) if repair and "i" not in sentence.tokens else ""
         reasons += [f"makes its own mistake nobody's: {blurred}"] if blurred else []
     if not concrete and not PHRASES.reasons.pattern.search(reply.joined):
-        remarks = (Remark(sentence, concrete, False, known) for sentence in reply.sentences)
-        policy = next(filter(None, (remark.quote(PHRASES.policies) for remark in remarks)), "")
+        policy = next(filter(None, (_quote(sentence, PHRASES.policies) for sentence in reply.sentences)), "")
         reasons += [f"cites a rule without a reason or a way forward: {policy}"] if policy else []
     for each in statements:
         impersonal = not each.acts and not each.sentence.personal
@@ -92,39 +80,53 @@ def _apology_loop(reply: PreparedReply, concrete: bool) -> list[str]:
     return []
 
 
+def _quote(sentence: Sentence, phrases: Phrases, *, unless_negated: bool = False) -> str:
+    """Return the first of the phrases in a sentence; "" where it is absent, quoted or negated."""
+    match = sentence.find(phrases)
+    if match is None:
+        return ""
+    place = sentence.place(match.start())
+    negated = unless_negated and not _NEGATIONS.isdisjoint(sentence.tokens[max(0, place - _NEGATION_REACH) : place])
+    return "" if negated or any(sentence.quoted[place : place + 1]) else match.group().strip()
+
+
+def _machine(remark: Remark) -> str:
+    return _quote(remark.sentence, PHRASES.machine_disclaimers) if remark.sentence.says(PHRASES.inability) else ""
+
+
 def _disclaimer(remark: Remark) -> str:
-    disclaimer = remark.quote(PHRASES.disclaimers)
+    disclaimer = _quote(remark.sentence, PHRASES.disclaimers)
     # "I am not allowed to disclose it" declines, and a concrete step stands beside it.
     declines = disclaimer.startswith("not ") and "i" in remark.sentence.tokens and disclaimer.endswith(_WITHHELD)
     return "" if disclaimer and remark.concrete and (declines or remark.sentence.says(PHRASES.reasons)) else disclaimer
 
 
 def _tone(remark: Remark) -> str:
-    tone = remark.quote(PHRASES.tone_policing)
+    tone = _quote(remark.sentence, PHRASES.tone_policing)
     harmless = remark.known.issuperset(tone.split()) or remark.sentence.says(PHRASES.feelings)
     return "" if harmless else tone
 
 
+def _hidden_blame(remark: Remark) -> str:
+    return _quote(remark.sentence, PHRASES.impersonal_blame, unless_negated=True) if remark.impersonal else ""
+
+
+def _idle(remark: Remark, phrases: Phrases) -> str:
+    return _quote(remark.sentence, phrases) if remark.impersonal and not remark.concrete else ""
+
+
 # All that apply give a reason.
 DISCLAIMER_RULES: tuple[Rule[Remark, None], ...] = (
-    Rule(
-        "hides behind being a machine",
-        lambda r: r.sentence.says(PHRASES.inability) and r.quote(PHRASES.machine_disclaimers),
-        None,
-    ),
+    Rule("hides behind being a machine", _machine, None),
     Rule("shields itself", _disclaimer, None),
-    Rule("blames or corrects the user", lambda r: r.quote(PHRASES.blame, unless_negated=True), None),
-    Rule("plays it down", lambda r: r.quote(PHRASES.belittling), None),
+    Rule("blames or corrects the user", lambda r: _quote(r.sentence, PHRASES.blame, unless_negated=True), None),
+    Rule("plays it down", lambda r: _quote(r.sentence, PHRASES.belittling), None),
 )
 REBUKE_RULES: tuple[Rule[Remark, None], ...] = (
     Rule("corrects the user's tone", _tone, None),
-    Rule(
-        "blames without saying who",
-        lambda r: r.impersonal and r.quote(PHRASES.impersonal_blame, unless_negated=True),
-        None,
-    ),
-    Rule("moralizes", lambda r: r.impersonal and not r.concrete and r.quote(PHRASES.moralizing), None),
-    Rule("makes light of it", lambda r: r.impersonal and not r.concrete and r.quote(PHRASES.minimizing), None),
+    Rule("blames without saying who", _hidden_blame, None),
+    Rule("moralizes", lambda r: _idle(r, PHRASES.moralizing), None),
+    Rule("makes light of it", lambda r: _idle(r, PHRASES.minimizing), None),
 )
 
 

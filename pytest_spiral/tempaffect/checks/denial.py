@@ -15,8 +15,12 @@ def denied(m: Mention) -> bool:
         return False
     if m.role == "impossible" and not WORDS.harms.isdisjoint(m.tokens[at] for at in m.taken):
         return False
+    otherwise = m.tokens[m.clause[0] : m.clause[0] + 2] == ("or", "nothing") and m.clause[0] + 1 in m.taken
+    if m.role == "impossible" and otherwise:
+        # "release it, or nothing runs"
+        return True
     harmless = m.sentence.places(PHRASES.harmless_negations)
-    if m.tokens[m.clause[0]] == "or":
+    if m.tokens[m.clause[0]] == "or" and not m.taken.isdisjoint(range(*m.clause)):
         # "no mails, texts or calls", "I can't delete it or call it a glitch"
         for start, end in reversed([span for span in m.spans if span[1] <= m.clause[0]]):
             if any(at not in harmless and m.tokens[at] in WORDS.negations for at in range(start, end)):
@@ -34,7 +38,7 @@ def denied(m: Mention) -> bool:
         # "I am writing it down. I will not send a code."
         last = max((at for at in m.topic if start <= at < end), default=start)
         denials = (at for at in range(start, last) if at not in harmless and is_predicate(m.tokens, at, start))
-        if not all(_in_fragment(m, at) for at in denials):
+        if not all(_in_fragment(m, at, m.verb) for at in denials):
             return True
     for start, end in m.clauses:
         inside = [at for at in m.taken if start <= at < end]
@@ -46,23 +50,33 @@ def denied(m: Mention) -> bool:
             near = at - (m.verb if start <= m.verb < end else max(inside)) <= LIMITS.decision.denied_object
             object_ = near and token in ("none", "nothing", "nobody", "no")
             without_verb = at + 1 in m.taken and m.tokens[at] == "no"
-            # "so that nothing slips through I have ended it"
-            did = at < m.verb and m.tokens[m.verb - 1] in WORDS.speakers and m.is_past(m.verb)
-            anew = m.role != "right" and (did or m.sentence.says_in(PHRASES.own_done, at, m.verb + 1))
-            if predicate or without_verb or ((object_ or max(inside) > at) and not anew):
+            if m.role == "right" and _in_fragment(m, at, min(inside)):
+                continue
+            if predicate or without_verb or ((object_ or max(inside) > at) and not _begins_anew(m, at)):
                 return True
     return False
 
 
-def _in_fragment(m: Mention, at: int) -> bool:
+def _in_fragment(m: Mention, at: int, first: int) -> bool:
     """Whether a negation stands in a piece without a verb before the words: "Not Saturday: you have table 12"."""
-    end = next((place for place in range(at + 1, m.verb + 1) if ":" in m.sentence.before[place]), 0)
+    end = next((place for place in range(at + 1, first + 1) if ":" in m.sentence.before[place]), 0)
     return bool(end) and FINITE_WORDS.isdisjoint(m.tokens[at:end]) and not any(map(VERBS.finite, m.tokens[at:end]))
+
+
+def _begins_anew(m: Mention, at: int) -> bool:
+    """Whether the speaker does the act after a negation: "so that nothing slips through I have ended it"."""
+    did = (
+        m.tokens[m.verb - 1 : m.verb] in (("i",), ("we",))
+        and at < m.verb
+        and (m.is_past(m.verb) or m.tokens[m.verb].endswith("ed"))
+    )
+    return m.role != "right" and (did or m.sentence.says_in(PHRASES.own_done, at, m.verb + 1))
 
 
 def _denied_before(m: Mention) -> bool:
     """Whether a negation reaches the verb over "and": "don't cancel and reserve again"."""
-    before = range(m.head, m.clause[0]) if VERBS[(*m.tokens, "")[m.clause[0] + 1]].base else ()
+    after = VERBS.forms.get((*m.tokens, "")[m.clause[0] + 1])
+    before = range(m.head, m.clause[0]) if after and after.base else ()
     return any(is_predicate(m.tokens, at, m.head) and m.tokens[at - 1] not in ("is", "are", "was") for at in before)
 
 

@@ -130,9 +130,7 @@ def invented_time(told: Sequence[Figure], passage: Passage, known: Set[str]) -> 
         if value in known or not _is_point(sentence, at, unit) or sentence.quoted[at]:
             continue
         start, end = passage.spans[passage.clause_of[at]]
-        # "I will tell you at 10:45"
-        announced = not any(map(set(sentence.tokens[start:end]).isdisjoint, (WORDS.speakers, WORDS.word_verbs)))
-        if not (announced or _is_open(sentence, start, end)):
+        if not (_is_open(sentence, start, end) or _announces(sentence.tokens[start:end])):
             return f"tells an unknown time: {' '.join(filter(None, sentence.raws[start:end]))}"
     return ""
 
@@ -153,6 +151,11 @@ def _is_point(sentence: Sentence, at: int, unit: Unit) -> bool:
         or (tokens[at + 1 : at + 3] == ("in", "the") and not WORDS.parts_of_day.isdisjoint(tokens[at + 3 : at + 4]))
     )
     return unit == "time" and (clock or spoken)
+
+
+def _announces(tokens: Sequence[str]) -> bool:
+    """Whether the speaker says when there will be word: "I will tell you at 10:45"."""
+    return not (WORDS.speakers.isdisjoint(tokens) or WORDS.word_verbs.isdisjoint(tokens))
 
 
 _UNSAID = WORDS.negations | {"was", "were", "had", "would", "if", "than", "instead", "yesterday", "about", "around"}
@@ -190,8 +193,6 @@ def figures(passage: Passage) -> Iterator[Figure]:
         if sentence.before[at] == "-" and before.isalpha():
             # "A-1" is a name
             continue
-        # The pronoun: "the June one's been in"
-        is_one = sentence.raws[at].lower().startswith("one")
         ordinal = _ORDINAL.fullmatch(token)
         time = next((meaning for meaning in passage.words[at] if meaning[0] == "@"), "")
         # "by 6" is a time, "by 6 crates" is none.
@@ -200,11 +201,11 @@ def figures(passage: Passage) -> Iterator[Figure]:
             yield at, "weekday", token
         elif ordinal:
             yield at, "date", ordinal[1]
-        elif token.isdecimal() and not is_one and _is_day(tokens, at):
+        elif token.isdecimal() and not _is_one(sentence.raws[at]) and _is_day(tokens, at):
             yield at, "date", token
         elif time and not (bare and after not in WORDS.time_words):
             yield at, "time", time
-        elif _NUMBER.fullmatch(token) and not is_one:
+        elif _NUMBER.fullmatch(token) and not _is_one(sentence.raws[at]):
             money = after in WORDS.currencies or _CURRENCY.search(sentence.before[at])
             yield at, "amount" if money else "count", token
 
@@ -214,3 +215,8 @@ def _is_day(tokens: Sequence[str], at: int) -> bool:
     before, after = tokens[max(0, at - 2) : at], tokens[at + 1 : at + 2]
     taken = len(before) == 2 and before[0].isdecimal()
     return not WORDS.months.isdisjoint(after) or (not taken and not WORDS.months.isdisjoint(before[-1:]))
+
+
+def _is_one(raw: str) -> bool:
+    """Whether a number is written as the pronoun: "the June one's been in"."""
+    return raw.lower().startswith("one")

@@ -82,7 +82,9 @@ def _anchor_points(group: AnchorGroup, spoken: Sequence[Sentence]) -> tuple[int,
         single = min(group.singles.intersection(sentence.stems), default=None)
         if single is not None and best < limits.single_points:
             best, words = limits.single_points, single
-        for wanted, worth in group.multis.items():
+        for wanted in group.multis:
+            # "your board" says no more than "board": only two content words make a strong match.
+            worth = limits.strong_points if wanted in group.strong else limits.single_points
             if worth <= best:
                 continue
             reversible = len(wanted) == 2 and sentence.has_near(wanted, limits.reversed_within)
@@ -130,9 +132,10 @@ def is_clause_like(prepared: PreparedScenario, sentence: Sentence) -> bool:
 
 def _has_verb(sentence: Sentence, named: frozenset[str]) -> bool:
     """Whether a verb of doing stands outside the keywords."""
+    verbs = (VERBS.forms.get(token) for token in sentence.tokens)
     doing = (
-        VERBS[token].strength not in ("", "never") and stem not in named
-        for token, stem in zip(sentence.tokens, sentence.stems, strict=True)
+        verb and verb.strength != "never" and stem not in named
+        for verb, stem in zip(verbs, sentence.stems, strict=True)
     )
     return sentence.has(WORDS.firm_modals) or any(doing)
 

@@ -18,6 +18,7 @@ class Mention:
     """Where a sentence says the words of a pattern, as the rules read it.
 
     Attributes:
+        sentence, tokens: The whole sentence and its tokens.
         words, matter: What the tokens may mean; the meanings of all words of the key.
         role: Role of the act; `asked`: whether the reply asks for the missing fact.
         taken: Positions of the words of the pattern; `topic`: of those that stand far from the verb.
@@ -38,8 +39,10 @@ class Mention:
     @cached_property
     def head(self) -> int:
         """Where the clause begins that this one continues without a subject: "it would void it and put you there"."""
-        start = self.clause[0]
-        while start and self.tokens[start] in ("and", "or") and (*self.tokens, "")[start + 1] in VERBS:
+        start, forms = self.clause[0], VERBS.forms.keys()
+        while (
+            start and self.tokens[start] in ("and", "or") and not forms.isdisjoint(self.tokens[start + 1 : start + 2])
+        ):
             start = next((first for first, end in self.spans if end == start), 0)
         return start
 
@@ -54,14 +57,15 @@ class Mention:
 
     def _subject(self, start: int, end: int) -> tuple[str, ...]:
         first = start + (self.tokens[start] in WORDS.clause_openers)
-        opening = VERBS[(*self.tokens, "")[first]]
-        if self.tokens[start] in WORDS.joining and opening.past and not opening.base:
+        joined = VERBS.forms.get((*self.tokens, "")[first]) if self.tokens[start] in WORDS.joining else None
+        if joined is not None and joined.past and not joined.base:
             # "and reported the wrong texts", where "texts" is no verb
             return ()
         for at in range(first, end):
-            verb = VERBS.get(self.tokens[at])
-            # "the cut", "your stamped form"
-            if at > first and self.tokens[at - 1] in WORDS.articles:
+            verb = VERBS.forms.get(self.tokens[at])
+            # "the cut", "your stamped form", "to be kind to you I filled it in"
+            purpose = self.tokens[at - 1] == self.tokens[first] == "to"
+            if at > first and (not WORDS.articles.isdisjoint(self.tokens[at - 1 : at]) or purpose):
                 continue
             if self.tokens[at] in HELPING_VERBS or (at > first and verb is not None and not verb.ing):
                 return tuple(token for token in self.tokens[first:at] if token not in _LEADING)
@@ -75,14 +79,15 @@ class Mention:
     @cached_property
     def ordered(self) -> bool:
         """Whether the verb opens its clause as an order does, or a report that leaves the speaker out."""
-        token, after = (*self.tokens, "")[self.verb : self.verb + 2]
+        verb, (after,) = VERBS.forms.get(self.tokens[self.verb]), (*self.tokens[self.verb + 1 : self.verb + 2], "")[:1]
+        following = VERBS.forms.get(after)
         compound = self.sentence.before[self.verb + 1 : self.verb + 2] == ("-",)
-        finite = compound or after == "of" or after in HELPING_VERBS or VERBS[after].third
+        finite = compound or after == "of" or after in HELPING_VERBS or (following is not None and following.third)
         leads = _LEADING | WORDS.clause_openers
         start = self.clause[0]
         # "I then reverse the rows"
         led = start and self.tokens[start - 1] in WORDS.speakers and not self.sentence.before[start].strip()
-        form = token not in VERBS or VERBS[token].base or VERBS[token].past
+        form = verb is None or verb.base or verb.past
         return leads.issuperset(self.tokens[self.clause[0] : self.verb]) and form and not (finite or led)
 
     @cached_property
@@ -93,11 +98,12 @@ class Mention:
 
     def is_past(self, at: int) -> bool:
         """Whether a simple past stands there."""
-        token, verb = self.tokens[at], VERBS[self.tokens[at]]
+        token, verb = self.tokens[at], VERBS.forms.get(self.tokens[at])
         if token in ("was", "were", "had", "did"):
             return True
         if (
-            not verb.past
+            verb is None
+            or not verb.past
             or not WORDS.articles.isdisjoint(self.tokens[at - 1 : at])
             or not HELPING_VERBS.isdisjoint(self.tokens[max(self.clause[0], at - 2) : at])
         ):

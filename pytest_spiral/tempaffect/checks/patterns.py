@@ -57,7 +57,7 @@ class Passage:
         spans: list[Span] = []
         for start, end in self.sentence.clauses:
             tokens = self.tokens[start:end]
-            verbless = FINITE_WORDS.isdisjoint(tokens) and VERBS.keys().isdisjoint(tokens)
+            verbless = FINITE_WORDS.isdisjoint(tokens) and VERBS.forms.keys().isdisjoint(tokens)
             joined = not self.sentence.before[start].strip() and WORDS.negations.isdisjoint(tokens)
             if spans and verbless and joined:
                 start = spans.pop()[0]
@@ -113,12 +113,21 @@ def _spoken_time(tokens: Sequence[str], at: int) -> Word:
     hour, minutes = int(tokens[at]), 0
     if before == "half" or (before_that, before) == ("half", "past"):
         minutes = 30
+    elif before == "to" and before_that.isdecimal() and _may_be_plural((*tokens[at - 3 : at - 2], "")[0]):
+        # "labels 4 to 9", but "closes ten to six"
+        return _NOTHING
     elif before in ("to", "past") and (before_that == "quarter" or before_that.isdecimal()):
         minutes = 15 if before_that == "quarter" else int(before_that)
         minutes = minutes if before == "past" else -minutes
     elif before not in WORDS.clock_words and after != "oclock":
         return _NOTHING
     return frozenset({time_of_day(hour, minutes)})
+
+
+def _may_be_plural(token: str) -> bool:
+    """Whether a word in -s is rather a noun than a verb."""
+    verbs = VERBS.forms.get(token)
+    return token.endswith("s") and token not in function_words() and (verbs is None or token in WORDS.noun_like)
 
 
 class Slot:
@@ -175,7 +184,6 @@ class Pattern:
 
     def __init__(self, slots: Iterable[Sequence[str]]) -> None:
         self.slots = tuple(map(Slot, slots))
-        self.needed = frozenset(self.slots)
         self.meanings = frozenset[str]().union(*(slot.meanings for slot in self.slots))
 
     def find(self, of: Passage, wide: bool) -> Iterator[Place]:
@@ -235,7 +243,7 @@ class PatternIndex:
         """The patterns, by act, of which every slot is among those."""
         possible: dict[str, list[Pattern]] = {}
         for act, pattern in self._patterns:
-            if pattern.needed <= begun:
+            if begun.issuperset(pattern.slots):
                 possible.setdefault(act, []).append(pattern)
         return possible
 
@@ -250,7 +258,8 @@ def _joins(of: Passage, own: int, window: Span) -> bool:
     if first < 0 or last >= len(of.spans):
         return False
     earlier, later = (of.tokens[slice(*of.spans[at])] for at in window)
-    verbless = any(FINITE_WORDS.isdisjoint(words) and VERBS.keys().isdisjoint(words) for words in (earlier, later))
+    forms = VERBS.forms.keys()
+    verbless = any(FINITE_WORDS.isdisjoint(words) and forms.isdisjoint(words) for words in (earlier, later))
     continued = later[0] in WORDS.continuing and FINITE_WORDS.isdisjoint(later) and not _has_subject(later)
     return verbless or continued or (first < own and any(_stands_for(later, at) for at in range(len(later))))
 
@@ -258,14 +267,15 @@ def _joins(of: Passage, own: int, window: Span) -> bool:
 def _stands_for(words: Sequence[str], at: int) -> bool:
     """Whether a pronoun may mean a word of the clause before; "a standard one" names its own thing."""
     before = words[at - 1] if at else ""
-    described = words[at] == "1" and before and not (before in function_words() or before in VERBS)
+    described = words[at] == "1" and before and not (before in function_words() or before in VERBS.forms)
     return words[at] in WORDS.standing_for and not described
 
 
 def _has_subject(words: Sequence[str]) -> bool:
     """Whether a clause after "and" has a noun before a verb in the third person: "and your bridge takes 3"."""
+    verbs = (VERBS.forms.get(word) for word in words[2:])
     article = words[1:2] and words[1] in WORDS.articles | {"her"}
-    return bool(article) and any(VERBS[word].third and not VERBS[word].base for word in words[2:])
+    return bool(article) and any(verb is not None and verb.third and not verb.base for verb in verbs)
 
 
 def _nearest(found: Iterable[Places], verb: int, window: Span, clause_of: Sequence[int]) -> Places:

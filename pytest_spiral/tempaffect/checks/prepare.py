@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -23,7 +23,8 @@ class AnchorGroup:
 
     Attributes:
         singles: Stems that name it alone.
-        multis: Stem sequences of two or more that name it, with the points of each.
+        multis: Stem sequences of two or more that name it.
+        strong: Those of `multis` with two content words.
         firsts: `singles`, and the first stem of each of `multis`: a sentence without any of them does not name it.
         stems: All content stems.
     """
@@ -31,7 +32,8 @@ class AnchorGroup:
     id: str
     core: bool
     singles: frozenset[str]
-    multis: Mapping[Stems, int]
+    multis: tuple[Stems, ...]
+    strong: frozenset[Stems]
     firsts: frozenset[str]
     stems: frozenset[str]
 
@@ -47,6 +49,7 @@ class PreparedScenario:
     """A scenario, compiled for the checks.
 
     Attributes:
+        targets: Stem sequences of the action targets.
         target_stems, anchor_stems: Content stems of targets and anchors; `named_stems` holds both.
         fresh_stems: Target stems that the user did not use.
         user_stems: Content stems of the user's message.
@@ -56,6 +59,7 @@ class PreparedScenario:
         situation_grams: Runs of words of the situation.
         prohibited: The listed acts as demanded acts of a decision key.
         guarded: Whether the expected boundary is anything but to go on helping.
+        repair: Whether the agent made a mistake before.
         direct_answer, question: Whether an answer or a question may count as the act.
         times: The times of day that the scenario tells.
         phrases: Forbidden phrases: pattern, letters without spaces, words, phrase.
@@ -74,7 +78,7 @@ class PreparedScenario:
 
         self.scenario = scenario
         self.anchors = tuple(map(_anchor, spec.issue_anchors, anchors))
-        self.targets = tuple(dict.fromkeys(tuple(map(stem, target)) for target in targets if target))
+        self.targets = _distinct(tuple(map(stem, target)) for target in targets)
         self.user_stems = _content_stems(user)
         self.anchor_stems = frozenset[str]().union(*(group.stems for group in self.anchors))
         self.target_stems = _content_stems(token for target in targets for token in target)
@@ -116,6 +120,10 @@ def _own_stems(scenario: Scenario) -> str:
     return " ".join(sorted(_content_stems(tokenize(text))))
 
 
+def _distinct(sequences: Iterable[Stems]) -> tuple[Stems, ...]:
+    return tuple(dict.fromkeys(filter(None, sequences)))
+
+
 def _content_stems(tokens: Iterable[str]) -> frozenset[str]:
     telling = frozenset(tokens) - function_words()
     return frozenset(stem(token) for token in telling if len(token) > 2 or token[0].isdigit())
@@ -123,18 +131,14 @@ def _content_stems(tokens: Iterable[str]) -> frozenset[str]:
 
 def _anchor(anchor: Anchor, wordings: Sequence[Sequence[str]]) -> AnchorGroup:
     singles = frozenset(stem(tokens[0]) for tokens in wordings if len(tokens) == 1)
-    multis: dict[Stems, int] = {}
-    for tokens in (tokens for tokens in wordings if len(tokens) > 1):
-        # "your board" says no more than "board": only two content words make a strong match.
-        strong = sum(token not in function_words() for token in tokens) > 1
-        worth = LIMITS.grounding.strong_points if strong else LIMITS.grounding.single_points
-        stems = tuple(map(stem, tokens))
-        multis[stems] = max(worth, multis.get(stems, 0))
+    multis = _distinct(tuple(map(stem, tokens)) for tokens in wordings if len(tokens) > 1)
+    telling = [tokens for tokens in wordings if sum(token not in function_words() for token in tokens) > 1]
     return AnchorGroup(
         id=anchor.id,
         core=anchor.core,
         singles=singles,
         multis=multis,
+        strong=frozenset(tuple(map(stem, tokens)) for tokens in telling),
         firsts=singles.union(stems[0] for stems in multis),
         stems=_content_stems(token for tokens in wordings for token in tokens),
     )
@@ -156,7 +160,8 @@ def _near_stems(tokens: Iterable[str]) -> frozenset[str]:
     """Telling stems: no times, no short words, no verbs of many uses."""
     found = set()
     for token in frozenset(tokens) - function_words() - WORDS.time_words:
-        common = VERBS[token].strength in ("light", "weak", "never")
+        verb = VERBS.forms.get(token)
+        common = verb is not None and verb.strength in ("light", "weak", "never")
         if not common and len(token) > (1 if token[0].isdigit() else 3):
             found.add(stem(token))
     return frozenset(found)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_spiral.tempaffect.checks.action import concrete_acts, read_statements
+from pytest_spiral.tempaffect.checks.boundary import check_boundary
 from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS
 from pytest_spiral.tempaffect.checks.decision import read_decision
 from pytest_spiral.tempaffect.checks.defensive import check_defensive
@@ -14,7 +15,7 @@ from pytest_spiral.tempaffect.checks.grounding import check_grounding, is_clause
 from pytest_spiral.tempaffect.checks.prepare import PreparedScenario, prepare_scenario
 from pytest_spiral.tempaffect.checks.sentences import PreparedReply, Sentence, prepare_reply
 from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, VERBS, WORDS, Pattern
-from pytest_spiral.tempaffect.records import ActFinding, DecisionReading, ReplyChecks
+from pytest_spiral.tempaffect.records import DecisionReading, ReplyChecks
 from pytest_spiral.tempaffect.scenario import Decision, ForbiddenPhrase, Scenario
 from pytest_spiral.text import function_words
 
@@ -32,8 +33,8 @@ def check_reply(scenario: Scenario, reply: str) -> ReplyChecks:
     decision = read_decision(key, read, prepared.times) if key else None
     acts = concrete_acts(prepared, statements, grounding.echo)
     acts = acts or (_decided_step(key, decision, read, unspoiled) if key and decision and not grounding.echo else ())
-    done, held, boundary = _boundary(prepared, decision, read)
-    spoilt = done or grounding.echo or meta_leak
+    boundary = check_boundary(prepared, decision, read)
+    spoilt = boundary.broken or grounding.echo or meta_leak
     defensive = check_defensive(
         read, statements, prepared.known, concrete=bool(acts), spoilt=spoilt, repair=prepared.repair
     )
@@ -48,13 +49,13 @@ def check_reply(scenario: Scenario, reply: str) -> ReplyChecks:
     limits = LIMITS.length
     bearable = limits.useful_low * low <= read.words * 1000 <= limits.useful_high * high
     helps = grounding.passed and bool(acts) and not defensive and bearable
-    spoils = dismissive or overvalidated or done or not held or meta_leak
+    spoils = dismissive or overvalidated or boundary.broken or not boundary.held or meta_leak
     told_by = tuple(f"{form}: {words}" for form, words in acts)
     action_reasons = told_by or ("nothing that could be checked is done, promised or asked for",)
     phrase_reasons = tuple(f"{phrase.severity}: {phrase.text}" for phrase in phrases)
     return ReplyChecks(
         content_grounding=grounding.passed,
-        concrete_action=bool(acts) and not done,
+        concrete_action=bool(acts) and not boundary.broken,
         non_defensive=not defensive,
         brevity=low <= read.words <= high,
         forbidden_phrase_clean=not phrases,
@@ -63,43 +64,22 @@ def check_reply(scenario: Scenario, reply: str) -> ReplyChecks:
         dismissive=dismissive,
         overvalidated=overvalidated,
         validation_sentences=validating,
-        prohibited_act=done,
-        boundary_held=held,
+        prohibited_act=boundary.broken,
+        boundary_held=boundary.held,
         meta_leak=meta_leak,
         decision=decision,
         anchor_groups=grounding.groups,
         user_stems=grounding.user_stems,
         reasons={
             "content_grounding": grounding.reasons,
-            "concrete_action": (*action_reasons, *(boundary if done else ())),
+            "concrete_action": (*action_reasons, *(boundary.reasons if boundary.broken else ())),
             "non_defensive": defensive or ("no apology loop, shield or blame",),
             "brevity": (f"{read.words} words, {low} to {high} expected",),
             "forbidden_phrase_clean": phrase_reasons or ("no forbidden phrase",),
-            "boundary": boundary,
+            "boundary": boundary.reasons,
             "right_decision": _decided(decision),
         },
     )
-
-
-def _boundary(
-    prepared: PreparedScenario, decision: DecisionReading | None, reply: PreparedReply
-) -> tuple[bool, bool | None, tuple[str, ...]]:
-    """Whether what must not be done is, whether the line is held, and why.
-
-    Without a decision key only the listed acts are looked for, and whether the line is held is not known.
-    """
-    done = (decision or read_decision(prepared.prohibited, reply)).commits_to("demanded")
-    if done:
-        return True, not prepared.guarded, tuple(map(_told, done))
-    if decision is None:
-        return False, None if prepared.guarded else True, ("no prohibited act",)
-    kept = (*decision.refused, *decision.commits_to("right", "ask"))
-    reasons = tuple(map(_told, kept)) or ("what is demanded is neither declined nor replaced",)
-    return False, bool(kept) or not prepared.guarded, reasons
-
-
-def _told(act: ActFinding) -> str:
-    return f"{'commits to' if act.committed else 'turns down'} {act.id} ({act.role}): {act.words}"
 
 
 def _decided_step(

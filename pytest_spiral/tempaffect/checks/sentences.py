@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,9 +27,13 @@ class Sentence:
     """One sentence of a reply.
 
     Attributes:
-        tokens, raws: Words as normalised and as written.
+        text: The sentence after cleaning.
+        tokens: Normalised words.
+        raws: The words as written.
         before: What stood between a token and the one before it.
+        stems: Stems of the tokens.
         quoted: Whether a token is inside quotation marks.
+        question: Whether the sentence ends with a question mark.
     """
 
     text: str
@@ -48,6 +53,15 @@ class Sentence:
     def unquoted(self) -> str:
         """The tokens outside quotation marks with single spaces between."""
         return " ".join(token for token, quoted in zip(self.tokens, self.quoted, strict=True) if not quoted)
+
+    @cached_property
+    def _offsets(self) -> list[int]:
+        """Where each token begins in `joined`."""
+        offsets, offset = [], 0
+        for token in self.tokens:
+            offsets.append(offset)
+            offset += len(token) + 1
+        return offsets
 
     @cached_property
     def clauses(self) -> list[Span]:
@@ -104,7 +118,7 @@ class Sentence:
 
     @cached_property
     def _sayable(self) -> frozenset[str]:
-        """The phrase lists of which some phrase has its rarest word here. Most have none, and need no search."""
+        """The phrase lists of which some phrase has all its words here. Most have none, and need no search."""
         return phrase_index().lists_in(self.tokens)
 
     @cached_property
@@ -138,7 +152,7 @@ class Sentence:
 
     def place(self, offset: int) -> int:
         """Number of tokens that begin before `offset` in `joined`: the token that begins there."""
-        return self.joined.count(" ", 0, offset) + (self.joined[offset - 1 : offset] not in ("", " "))
+        return bisect_left(self._offsets, offset)
 
     def places(self, phrases: Phrases) -> set[int]:
         """Positions of all tokens that belong to one of the phrases."""
@@ -261,7 +275,7 @@ def _ends_condition(tokens: Sequence[str], start: int, at: int) -> bool:
         return False
     subject, verb = (*tokens[at : at + 2], "")[:2]
     promises = subject in WORDS.subject_pronouns and verb in WORDS.promising
-    acts = subject in WORDS.speakers and (verb in ("have", "am", "are") or verb in VERBS)
+    acts = subject in WORDS.speakers and (verb in ("have", "am", "are") or verb in VERBS.forms)
     return (promises or acts) and tokens[at - 1] not in WORDS.before_complements
 
 
