@@ -48,8 +48,9 @@ def check_nodes(nodes: Iterable[str], units: AbstractSet[str]) -> None:
     """Raise `ConfigError` for a node id that names no bundled item of a run with these units."""
     for node in nodes:
         file, _, name = node.partition("::")
-        function, bracket, unit = name.partition("[")
-        known = not name or (function == _TESTS[file] and (not bracket or unit.removesuffix("]") in units))
+        function, bracket, parameters = name.partition("[")
+        unit = parameters.removesuffix("]") if parameters.endswith("]") else None
+        known = not name or (function == _TESTS[file] and (not bracket or unit in units))
         if not known:
             raise ConfigError(f"no such item in this run: {node}; --collect-only lists them all")
 
@@ -135,12 +136,14 @@ class SuiteModule(pytest.Module):
         return module
 
     def collect(self) -> list[pytest.Item | pytest.Collector]:
-        nodes = [node for node in super().collect() if any(_names(wanted, node.name) for wanted in self.wanted)]
+        nodes = [*super().collect()]
+        if missing := [wanted for wanted in self.wanted if not any(_names(wanted, node.name) for node in nodes)]:
+            raise self.CollectError(f"{self.nodeid}: no such item: {', '.join(missing)}; --collect-only lists them")
         for node in nodes:
             if isinstance(node, pytest.Item):
                 # Shown in verbose output and JUnit; the true place of the file would be noise there.
                 node.location = (self.nodeid, 0, node.name)
-        return nodes
+        return [node for node in nodes if any(_names(wanted, node.name) for wanted in self.wanted)]
 
 
 def _names(wanted: str, name: str) -> bool:

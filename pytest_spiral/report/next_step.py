@@ -17,6 +17,8 @@ from pytest_spiral.status import ReasonCode, Status
 # A recipe for runs of fewer turns than may be published.
 _FULL_TURNS = 20
 _READ = "read the items in full, in the page that this command writes:"
+# Options of pytest, with a value, that select some of the items.
+_SELECTING = ("-k", "-m", "--deselect")
 _OPTIONS = {name: option for option in OPTIONS for name in (option.alias, option.flag)}
 
 
@@ -50,7 +52,7 @@ def _parsed(argv: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
     for argument in rest:
         name, has_value, _ = argument.partition("=")
         option = _OPTIONS.get(name)
-        takes_value = argument in ("-k", "-m") if option is None else not has_value and option.kind != "flag"
+        takes_value = argument in _SELECTING if option is None else not has_value and option.kind != "flag"
         yield option.key if option else name, [argument, *islice(rest, int(takes_value))]
 
 
@@ -94,7 +96,7 @@ def _resume(report: Report, run_id: str) -> NextStep | None:
         without = ["--run-id", "--model", "--user-model", "--num-turns", "--system-prompt", "--convos-per-prompt"]
         command = again(argv, replay, "--redo-judging", *judges, without=without)
         return NextStep("judge the conversations again, by any judge, without holding them again:", command)
-    unselected = [word for key, words in _parsed(argv) if key not in ("-k", "-m") and "::" not in key for word in words]
+    unselected = [word for key, words in _parsed(argv) if key not in _SELECTING and "::" not in key for word in words]
     if report.run.complete and codes == {ReasonCode.NOT_STARTED} and unselected != [*argv]:
         return NextStep(f"run the rest, which was not selected; {kept}:", again(unselected, resume))
     why = "resume" if not report.run.complete else "resume, which asks again for what is missing"

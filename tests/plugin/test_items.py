@@ -97,8 +97,8 @@ def test_an_item_named_twice_runs_once(project: Project) -> None:
 
 @pytest.mark.parametrize(
     "argument",
-    [node("ps-99"), node("ps-01", "schema"), f"{SUITE}::test_nothing", f"{SUITE}::test_scenario[]"],
-    ids=["scenario", "mode", "function", "empty"],
+    [node("ps-99"), node("ps-01", "schema"), f"{SUITE}::test_nothing", f"{SUITE}::test_scenario[]", node("ps-01")[:-1]],
+    ids=["scenario", "mode", "function", "empty", "cut off"],
 )
 def test_an_unknown_id_is_a_usage_error(project: Project, anywhere: tuple[str, ...], argument: str) -> None:
     """Nothing runs; one sentence names the id."""

@@ -8,10 +8,12 @@ import subprocess
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.fakes import spiral_cast
 from tests.fakes.openai_server import Fault, Reply
 from tests.fakes.scripted_model import ScriptedModel
-from tests.plugin.conftest import Project, Result, Serve
+from tests.plugin.conftest import Project, Result, Serve, node
 
 PRICE = '[[model]]\nmatch = "m"\nprice = { input = 0.0, output = 1000.0 }\n'
 RUN = ("--model=m", "--suite=tempaffect", "--prompting=raw", "-p", "no:xdist")
@@ -103,9 +105,10 @@ def test_after_ctrl_c(
     assert len(model.asked) <= 75 + 4
 
 
-def test_after_a_selection(project: Project) -> None:
+@pytest.mark.parametrize("selection", [("-k", "ps-01"), (f"--deselect={node('p')[:-1]}",)], ids=["-k", "--deselect"])
+def test_after_a_selection(project: Project, selection: tuple[str, ...]) -> None:
     """The command asks for the rest: with the selection it would find nothing to do."""
-    some = project.pytest("--model=dry/perfect", "--suite=tempaffect", "--prompting=raw", "-k", "ps-01")
+    some = project.pytest("--model=dry/perfect", "--suite=tempaffect", "--prompting=raw", *selection)
     rest = pasted(project, last(some.outlines))
 
     assert (some.ret, rest.ret) == (11, 0)
