@@ -40,6 +40,8 @@ Name = Annotated[str, Field(min_length=1, max_length=100)]
 Id = Annotated[str, Field(min_length=1, max_length=300)]
 Words = Annotated[str, Field(max_length=100_000)]
 Strength = Annotated[int, Field(ge=0, le=3)]
+Inclusion = Annotated[float, Field(gt=0, le=1)]
+Stratum = Annotated[str, Field(max_length=100)]
 
 
 class Adjudicator(Record):
@@ -127,17 +129,20 @@ class Drawn(Record):
     """`reply_id` or `turn_id`; unique for a model."""
     model: Annotated[str, Field(max_length=300)]
     """The evaluated model, as named on the command line."""
-    mode: Mode | None = None
+    mode: Mode | None
     cluster: Id
     """The scenario or the conversation."""
-    inclusion: Annotated[float, Field(gt=0, le=1)] = 1.0
+    inclusion: Inclusion
     """Probability that the design draws this item."""
-    stratum: Annotated[str, Field(max_length=100)] = ""
+    stratum: Stratum
 
 
 class LabelledItem(Drawn):
     """One item with its labels."""
 
+    mode: Mode | None = None
+    inclusion: Inclusion = 1.0
+    stratum: Stratum = ""
     labels: Mapping[Name, Answers]
     """By rater."""
     adjudicated: Mapping[Name, Answer] = {}

@@ -90,9 +90,10 @@ def read_export(path: Path, sheet: Sheet) -> Export:
         DataError: The file is damaged, belongs to other pages, or holds what the page does not ask.
     """
     header, rows = read_records(path, ExportHeader, ExportRow)
-    if header.set != sheet.header.set:
+    if header.set != sheet.header.set or header.wording != sheet.header.wording:
+        worded = ", whose questions were worded otherwise" if header.wording != sheet.header.wording else ""
         raise DataError(
-            f"{path}: answers to other pages ({header.set}, these are {sheet.header.set}); merge them with the "
+            f"{path}: answers to other pages ({header.set}, these are {sheet.header.set}){worded}; merge them with the "
             "sampling.jsonl that was written with their pages"
         )
     if not RATER_NAME.fullmatch(header.rater.name):

@@ -46,6 +46,7 @@ class SheetHeader(Heading):
     """Names run, replies, suite, questions, their wording and the draw: answers to other sheets do not fit."""
     protocol: Annotated[str, Field(max_length=64)] = ""
     """Whose rubric the raters see; empty for TempAffect."""
+    raters: Annotated[tuple[Rater, ...], Field(min_length=1, max_length=_MOST_RATERS)]
     sampling: Sampling
     wording: Annotated[str, Field(max_length=64)] = ""
     """`wording_hash` of what the raters are asked; empty in sheets of earlier versions."""

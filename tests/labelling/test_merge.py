@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from pytest_spiral.cli import main
+from pytest_spiral.errors import DataError
 from pytest_spiral.labelling.agreement import agreement_of
 from pytest_spiral.labelling.files import Header, LabelFile, LabelledItem, Rater, read_labels
+from pytest_spiral.labelling.sheets import read_sheet
 from pytest_spiral.labelling.wording import wording
 from tests.labelling.formulas import Cells, alpha_by_definition, kappa_by_table
 from tests.labelling.runs import demo_run, export, sheet_in
@@ -109,8 +111,34 @@ def test_answers_to_other_words_are_refused(
     command[2] = str(tmp_path / "again" / "tempaffect")
     assert main(command) == 4
     err = capsys.readouterr().err
-    assert f"ann.jsonl: answers to other pages ({sheet.header.set}, these are {other.header.set})" in err
+    refusal = f"ann.jsonl: answers to other pages ({sheet.header.set}, these are {other.header.set})"
+    assert f"{refusal}, whose questions were worded otherwise; merge" in err
     assert "merge them with the sampling.jsonl that was written with their pages" in err
+
+    # Whoever sets the name of the pages right has still answered other questions.
+    edited = ann.read_text(encoding="utf-8").replace(sheet.header.set, other.header.set)
+    ann.write_text(edited, encoding="utf-8")
+    assert main(command) == 4
+    assert "whose questions were worded otherwise" in capsys.readouterr().err
+
+
+def test_a_damaged_sheet_is_refused(folder: Path) -> None:
+    """An item without its chance of being drawn, or any other key, is no drawn item; pages are for 20 at most."""
+    path = folder / "spiral" / "sampling.jsonl"
+    header, first, *others = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+
+    def refusal(*rows: object) -> str:
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+        with pytest.raises(DataError) as caught:
+            read_sheet(path)
+        return str(caught.value)
+
+    assert {"mode", "inclusion", "stratum"} < set(first)
+    for key in first:
+        rest = {name: value for name, value in first.items() if name != key}
+        assert f"sampling.jsonl:2: {key}: missing key" in refusal(header, rest, *others)
+    raters = [{**header["raters"][0], "name": f"r{number}"} for number in range(21)]
+    assert "1: raters: 21 entries, the limit is 20" in refusal({**header, "raters": raters}, first, *others)
 
 
 def test_the_table_for_people(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
