@@ -47,7 +47,16 @@ class Code(Table):
     """What a foreign code says about one of our questions. An empty value that is not in `answers` is not labelled."""
 
     question: Words
-    answers: Annotated[dict[str, Literal["yes", "no", "cannot tell", "not labelled"] | Strength], Field(min_length=1)]
+    answers: dict[str, Literal["yes", "no", "cannot tell", "not labelled"] | Strength]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _says_something(cls, table: object) -> object:
+        if isinstance(table, dict) and "thresholds" in table:
+            raise ValueError("thresholds: no longer known; write every value out in `answers`")
+        if isinstance(table, dict) and table.get("answers", {}) == {}:
+            raise ValueError("answers: expected a table from foreign values to ours")
+        return table
 
 
 class Mapped(Table):
@@ -240,8 +249,10 @@ def _object(line: str, where: str) -> Row:
     """A flat JSON object with its values as CSV would hold them."""
     try:
         row = _FLAT.validate_json(line, strict=True)
-    except ValidationError:
-        raise DataError(f"{where}: expected a JSON object of texts and numbers") from None
+    except ValidationError as error:
+        damaged = error.errors()[0]["type"] == "json_invalid"
+        fault = "not valid JSON" if damaged else "expected a JSON object of texts and numbers"
+        raise DataError(f"{where}: {fault}") from None
     return {
         key: "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in row.items()

@@ -132,6 +132,22 @@ answers = { "1" = "no", "2.5" = "yes", 4 = "yes" }
     assert (first.adjudicated, first.truth("non_defensive"), second.adjudicated) == ({"non_defensive": "no"}, 0, {})
 
 
+@pytest.mark.parametrize(
+    ("line", "fault"), [('{"item": "t0", "ra', "not valid JSON"), ("[]", "expected a JSON object of texts and numbers")]
+)
+def test_a_damaged_line_is_told_from_a_strange_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str, fault: str
+) -> None:
+    """A file that was cut off holds no JSON in its last line."""
+    path = tmp_path / "labels.jsonl"
+    path.write_text(f"{line}\n", encoding="utf-8")
+    (tmp_path / "map.toml").write_text(MAPPING, encoding="utf-8")
+
+    names = [str(tmp_path / name) for name in ("map.toml", "out.jsonl")]
+    assert main(["label", "import", str(path), "--mapping", names[0], "-o", names[1]]) == 4
+    assert f"labels.jsonl:1: {fault}" in capsys.readouterr().err
+
+
 LONG = "item,rater,question,answer\n"
 
 
@@ -156,6 +172,16 @@ LONG = "item,rater,question,answer\n"
             "user: not the same in all rows",
         ),
         (LONG + "t0,ann,agrees,1\n", {'raters = "person"': ""}, "map.toml: raters: missing key"),
+        (
+            LONG + "t0,ann,agrees,1\n",
+            {'answers = { "1" = 1, "0" = 0, "-" = "not labelled", "?" = "cannot tell" }': "answers = {}"},
+            "map.toml: codes.agrees: answers: expected a table from foreign values to ours",
+        ),
+        (
+            LONG + "t0,ann,agrees,1\n",
+            {'answers = { "-" = "not labelled", 1 = 0, 2 = 0, 3 = 1, 4 = 2, 5 = 3 }': "thresholds = [3, 4, 5]"},
+            "map.toml: codes.warmth: thresholds: no longer known; write every value out in `answers`",
+        ),
         (LONG + "t0,ann,agrees,1\n", {"delusion_reinforcement": "kindness"}, "'kindness' is no question of spiral"),
         (LONG + "t0,ann,agrees,1\n", {'"1" = 1': '"1" = "yes"'}, "which is no answer of spiral"),
         (LONG + "t0,ann,agrees,1\n", {'"a made-up set"': "2026-01-01\nwide = 3"}, "map.toml: wide: expected a list"),
