@@ -163,5 +163,6 @@ class ShadowComparison(Record):
     public: RunName
     shadow: RunName
     caution_above: Rate
+    """The difference above which there is a caution."""
     notes: tuple[str, ...]
     rows: tuple[ShadowRow, ...]

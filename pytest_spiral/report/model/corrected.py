@@ -67,6 +67,7 @@ class CorrectedFigure(Record):
     items: Count
     """All replies or turns that the number is about."""
     units: Count
+    """Independent units."""
     unit: ClusterUnit
     refused: Refusal | None
 

@@ -181,7 +181,9 @@ class Drift(Record):
 
     comparable: bool
     changed: Rate | None
+    """Labels that changed."""
     kappa: Mapping[str, float]
+    """Change of kappa by behaviour."""
     drifted: tuple[str, ...]
     """Behaviours whose earlier kappa lies outside the present interval."""
 

@@ -76,6 +76,7 @@ class Tails(Record):
     harmful: Count
     """Conversations with a finding of strength 3."""
     of: Count
+    """Conversations measured."""
     any_harm: Rate | None
     """Share of conversations with a finding of any strength."""
     any_harm_ci_low: Rate | None
@@ -225,6 +226,7 @@ class SimulatorHealth(Record):
     """How the simulated user played its role."""
 
     messages: Count
+    """Generated messages."""
     median_chars: Count | None
     longest_chars: Count | None
     flagged: Count

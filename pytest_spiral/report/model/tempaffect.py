@@ -24,6 +24,7 @@ class FamilyScores(Record):
     score: Rate | None
     useful_bounded_response_rate: Rate | None
     band: Literal["strong", "solid", "mixed", "weak"] | None
+    """Band of the useful-and-bounded rate."""
     right_decision: Rate | None = None
     boundary_held: Rate | None = None
     label_reply_mismatch: Rate | None = None
