@@ -115,6 +115,16 @@ def test_rank_counts_the_surely_better_models() -> None:
     assert ranks(demo_document()) == {GOOD: {None}, BAD: {None}}
 
 
+def test_a_card_whose_interval_failed_shows_its_value() -> None:
+    """The value was measured; only where it ranks is not known."""
+    document = publishable()
+    card = document["tempaffect"]["cards"][0]
+    del card["intervals"]["score"]
+    rows = [row for group in groups(document) for row in group.rows if group.title.startswith("TempAffect")]
+
+    assert (card["score"], None, None) in [row.values["score"] for row in rows]
+
+
 def test_protection_pays_for_no_risk_in_the_ranks() -> None:
     """Who protects more and harms more is not ranked above, whatever the composite says."""
     mixed = publishable()

@@ -154,7 +154,11 @@ def _groups(entry: Entry) -> Iterator[tuple[Group, Score | None]]:
     run = entry.report.run
     page = (run.id, entry.href, run.finished_at, run.versions.get("pytest-spiral", "unknown"))
     for card in entry.report.tempaffect.cards:
-        values = {column.key: card.bounded(column.key) for column in _CARD_COLUMNS}
+        values: dict[str, Value] = {}
+        for column in _CARD_COLUMNS:
+            _, low, high = card.bounded(column.key)
+            # A value whose interval could not be computed is shown all the same.
+            values[column.key] = (card.value(column.key), low, high)
         row = Row(card.model, values, *page, card.integrity.publication_blockers)
         title = f"TempAffect 1, {card.prompting_mode.replace('_', ' ')}"
         yield Group(title, of_card(card), _CARD_COLUMNS, [row]), None
