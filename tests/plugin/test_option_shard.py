@@ -80,6 +80,16 @@ def test_merged_shards_are_the_whole_run(project: Project, shards: list[Path]) -
     assert conversations(project, "merged") == conversations(project, "whole")
 
 
+def test_json_of_merged_shards_needs_no_text(
+    shards: list[Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault in the summary for people costs programs nothing."""
+    monkeypatch.setattr("pytest_spiral.cli.runs.summary_lines", None)
+
+    assert main(["merge", *map(str, shards), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["verdict"] == "pass"
+
+
 @pytest.mark.parametrize(
     ("pick", "says"),
     [((0, 2), "shards missing: 2/3; all 3 are needed"), ((0, 1, 1, 2), "shard 2/3 is there more than once")],
