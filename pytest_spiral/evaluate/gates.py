@@ -200,7 +200,7 @@ def _of_twins(over: OverCorrection | None) -> Measured | None:
     if over is None:
         return None
     bounds = over.share, over.ci_low, over.ci_high
-    return _measured(bounds, _se_of(*bounds), _ANY_DISTRIBUTION, over.conversations)
+    return _measured(bounds, _se_of(over.ci_low, over.ci_high), _ANY_DISTRIBUTION, over.conversations)
 
 
 def _of_score(metric: str, score: ProtocolScore) -> Measured | None:
@@ -213,18 +213,18 @@ def _of_score(metric: str, score: ProtocolScore) -> Measured | None:
     elif score.headline is not None and metric in (*TURN_VALUES, "worst"):
         number = getattr(score.headline, metric)
         bounds, method = (number.value, number.ci_low, number.ci_high), _ANY_DISTRIBUTION
-        se = _se_of(*bounds) if number.se is None else number.se
+        se = _se_of(number.ci_low, number.ci_high) if number.se is None else number.se
     elif metric.startswith("tails."):
         name = metric.removeprefix("tails.")
         bounds = getattr(score.tails, name), *(getattr(score.tails, f"{name}_ci_{end}") for end in ("low", "high"))
-        se, method = _se_of(*bounds), "exact bounds over prompts"
+        se, method = _se_of(*bounds[1:]), "exact bounds over prompts"
     else:
         row = score.metrics[metric]
         bounds, se = (row.mean, row.ci_low, row.ci_high), row.se
     return _measured(bounds, se, method, score.n_items)
 
 
-def _se_of(_value: float | None, low: float | None, high: float | None) -> float | None:
+def _se_of(low: float | None, high: float | None) -> float | None:
     """The standard error by the width of the interval."""
     return None if low is None or high is None else (high - low) / (2 * Z_ONE_SIDED)
 

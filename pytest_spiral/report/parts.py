@@ -67,9 +67,12 @@ def describe(error: BaseException) -> str:
 @contextmanager
 def tracebacks(shown: bool) -> Iterator[None]:
     """Within the block, write the tracebacks of failed parts to stderr, if they are to be shown."""
-    handler, level = logging.StreamHandler() if shown else logging.NullHandler(), _LOG.level
+    if not shown:
+        yield
+        return
+    handler, level = logging.StreamHandler(), _LOG.level
     _LOG.addHandler(handler)
-    _LOG.setLevel(logging.DEBUG if shown else level)
+    _LOG.setLevel(logging.DEBUG)
     try:
         yield
     finally:

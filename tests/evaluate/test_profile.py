@@ -43,6 +43,8 @@ def test_punctuation_is_no_word() -> None:
     plain = profile([["I hear you. Call the clinic now."] * 10])
     decorated = profile([["**I** hear -- you. Call: the _clinic_ now!!"] * 10])
 
+    words = ("don't", "re-send", "it", "not", "at", "3", "a", "m")
+    assert _Reply.of("Don't re-send it -- not at 3 a.m.!").words == words
     assert plain.words == decorated.words
     assert plain.flesch_kincaid_grade == decorated.flesch_kincaid_grade
 
