@@ -78,14 +78,14 @@ def refused(endpoint: Endpoint, status: int, error: ErrorBody, headers: Mapping[
     """What an error status means. A redirect counts as a wrong address: following it could lead a key elsewhere."""
     message = endpoint.clean(error.message)
     says = f"HTTP {status}" + (f" ({message})" if message else "")
-    text = f"{error.code} {error.message.lower()}"
-    own = endpoint.provider.rule(status, text)
-    rule = own or next((each for each in error_rules() if each.fits(min(status, 500), text)), _OTHER)
+    said_by = error.code, error.message.lower()
+    own = endpoint.provider.rule(status, *said_by)
+    rule = own or next((each for each in error_rules() if each.fits(min(status, 500), *said_by)), _OTHER)
     means = rule.means
     remedy = rule.remedy or next((each.remedy for each in error_rules() if each.means is means), "")
     if means is ReasonCode.AUTH and not endpoint.api_key:
         remedy = "no key was sent: paste this line into .env, followed by the key: {key}="
-    elif own is None and status in (400, 422) and refuses_schemas(text):
+    elif own is None and status in (400, 422) and refuses_schemas(" ".join(said_by)):
         remedy = _SCHEMA_REMEDY
     elif status < 400:
         target = endpoint.clean(shown_url(headers.get("location", "")), limit=120)

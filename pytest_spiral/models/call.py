@@ -33,6 +33,7 @@ class Call:
     rng: random.Random
     attempts: int = 0
     last: AttemptError | None = None
+    before: AttemptError | None = None
     seconds_left: float = field(init=False)
     _waited: float = 0.0
     _failures: int = 0
@@ -49,7 +50,7 @@ class Call:
         one, within what is left of patience, but not for a shorter one.
         """
         policy, circuit = self.endpoint.retry, self.circuit
-        self.last = error
+        self.before, self.last = self.last, error
         self._failures += 1
         if error.is_unusable or circuit.answers != self._answers:
             self._counts[error.code] += 1
@@ -83,9 +84,11 @@ class Call:
         if self.circuit.given_up and last.again:
             gave_up = f"; nothing was answered for {self.endpoint.patience:g} s (--patience)"
         after = f" after {self.attempts} attempts" if self.attempts > 1 else ""
+        out_of_time = last.code is ReasonCode.TIMEOUT and not last.again
+        before = f", before that: {self.before.message}" if out_of_time and self.before is not None else ""
         wait = f", it asks to wait {last.retry_after:.0f} s" if last.retry_after else ""
         remedy = f": {last.remedy}" if last.remedy else ""
-        message = f"{self.endpoint.host}: {last.message}{after}{wait}{gave_up}{remedy}"
+        message = f"{self.endpoint.host}: {last.message}{after}{before}{wait}{gave_up}{remedy}"
         failed = ChatError(last.code, message, attempts=self.attempts, http_status=last.status)
         failed.refusal = read_refusal(last.status, last.said, request) if last.said is not None else None
         return failed

@@ -85,7 +85,8 @@ def read_completion(body: bytes, *, split: bool = True) -> ChatReply:
         case {"choices": [{"message": dict(message), **choice}, *_], **data}:
             pass
         case _:
-            raise UnusableError(f"no chat completion ({len(body)} bytes: {body[:60].decode(errors='replace')!r})")
+            # More than is shown: it is cut after keys are taken out, as part of one would not be recognised.
+            raise UnusableError(f"no chat completion ({len(body)} bytes: {body[:1000].decode(errors='replace')!r})")
 
     text, refusal = _content(message.get("content"))
     said, thought = split_reasoning(text) if split else (text, "")
@@ -190,7 +191,9 @@ def read_error(body: bytes) -> ErrorBody:
         data = json.loads(text)
     except (ValueError, RecursionError):
         title = re.search(r"<title[^>]{0,200}>([^<]{1,200})", text, re.IGNORECASE)
-        return ErrorBody(f"HTML page {title[1].strip()!r}" if title else text)
+        if title:
+            return ErrorBody(f"HTML page {title[1].strip()!r}")
+        return ErrorBody("HTML page" if text.lstrip()[:9].lower().startswith(("<!doctype", "<html")) else text)
     if isinstance(data, list) and data:
         # Gemini's OpenAI-compatible route wraps the object.
         data = data[0]

@@ -191,7 +191,8 @@ class OpenAICompatible:
                 failed = refused(self.endpoint, error.status, error.error, answer.headers)
             else:
                 message = f"HTTP {answer.status} with {self.endpoint.clean(str(error))}"
-                remedy = _REMEDIES[error.code].format(self.endpoint.url_name)
+                # An error object comes from such an API.
+                remedy = _REMEDIES[error.code].format(self.endpoint.url_name) if error.error is None else ""
                 failed = AttemptError(error.code, message, status=answer.status, again=True, billed=True, remedy=remedy)
         raise failed
 

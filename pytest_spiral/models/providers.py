@@ -28,17 +28,22 @@ class ErrorRule(_Table):
     """What an error answer means where the provider says it in a way of its own. The first rule that fits decides.
 
     Attributes:
+        code: Lower-case texts, one of which must be in the error's codes; none fits every code.
         contains: Lower-case texts, one of which must be in the error's codes or message; none fits every text.
     """
 
     status: Annotated[tuple[_Status, ...], Field(min_length=1)]
+    # Only the shared rules have it, so it is no part of what identifies a preset.
+    code: tuple[_Text, ...] = Field(default=(), exclude=True)
     contains: tuple[_Text, ...] = ()
     means: ReasonCode
     remedy: str = ""
 
-    def fits(self, status: int, text: str) -> bool:
-        """Whether this is what the answer says."""
-        return status in self.status and (not self.contains or any(mark in text for mark in self.contains))
+    def fits(self, status: int, code: str, message: str) -> bool:
+        """Whether this is what the answer says, in lower case."""
+        text = f"{code} {message}"
+        is_code = not self.code or any(mark in code for mark in self.code)
+        return status in self.status and is_code and (not self.contains or any(mark in text for mark in self.contains))
 
 
 class Defaults(_Table):
@@ -110,9 +115,9 @@ class Provider(_Table):
         """Where completions of a model are asked for, below the base URL."""
         return self.chat_path.replace("{model}", quote(model, safe=""))
 
-    def rule(self, status: int, text: str) -> ErrorRule | None:
-        """The provider's rule for an error answer with this lower-case text."""
-        return next((rule for rule in self.errors if rule.fits(status, text)), None)
+    def rule(self, status: int, code: str, message: str) -> ErrorRule | None:
+        """The provider's rule for an error answer with these lower-case codes and message."""
+        return next((rule for rule in self.errors if rule.fits(status, code, message)), None)
 
 
 GENERIC = Provider(name="", title="OpenAI-compatible endpoint", documentation=())

@@ -155,6 +155,7 @@ def test_an_error_object_in_a_200_keeps_its_status(code: Any, status: int) -> No
         (b'{"detail": [{"loc": ["body"], "msg": "field required"}]}', "field required"),
         (b"plain words", "plain words"),
         (b"<html><title>502 Bad Gateway</title>", "502 Bad Gateway"),
+        (b"\n<!DOCTYPE html>\n<body>busy", "HTML page"),
         (b"\xff", "\ufffd"),
         (b"", ""),
         (b"null", ""),

@@ -175,6 +175,8 @@ async def test_odd_but_valid_replies_are_replies(serve: Serve, reply: Reply | Fa
         Fault.reset(),
         Fault.hang(),
         Fault.broken_json(),
+        # Seven characters alone are not recognised as a part of it.
+        Fault.raw("x" * 53 + KEY, name="key-after-text"),
     ],
     ids=lambda fault: fault.name,
 )
@@ -193,6 +195,7 @@ async def test_no_error_shows_the_key(serve: Serve, fault: Fault, caplog: pytest
     shown = shown.replace(repr(fault), "")
     assert KEY not in shown
     assert KEY[:15] not in shown
+    assert KEY[:5] not in str(error)
     assert error.__cause__ is None
     assert error.__context__ is None
 

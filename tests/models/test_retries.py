@@ -73,6 +73,11 @@ async def test_passing_faults_are_tried_again(serve: Serve, fault: Fault) -> Non
             "bad_request",
             "longer than the model's",
         ),
+        (
+            Fault.status_code(400, "Unknown field context_length_exceeded_behavior"),
+            "bad_request",
+            "check the model's parameters",
+        ),
         (Fault.status_code(400, "'response_format' json_schema unsupported"), "bad_request", "strict JSON schemas"),
         (Fault.status_code(308, headers={"Location": "https://b.example/v1"}), "bad_request", "https://b.example/v1"),
         (Fault.error_in_200(401, "bad key"), "auth", "HTTP 401"),
@@ -191,6 +196,26 @@ async def test_the_deadline_holds_over_all_attempts(serve: Serve) -> None:
     assert re.search(r"no answer within 0\.[27] s", str(error))
     # Each attempt costs its timeout: the deadline leaves room for three and a half.
     assert 1 <= error.attempts <= 4
+
+
+async def test_a_call_that_runs_out_of_time_says_what_went_wrong_before(serve: Serve) -> None:
+    """The endpoint's own words help more than the time."""
+    server = serve(lambda body, n: Fault.status_code(503, "overloaded") if n < 2 else Fault.hang())
+    async with Client(server.base_url, timeout=0.6, patience=20) as client:
+        await list_models(client.model.endpoint)
+        error = await client.fails()
+
+    assert error.code == ReasonCode.TIMEOUT
+    assert "no answer within 0.6 s after 3 attempts, before that: HTTP 503 (overloaded)" in str(error)
+
+
+async def test_an_error_in_a_200_is_no_reason_to_doubt_the_address(serve: Serve) -> None:
+    """Only an OpenAI-compatible API sends one."""
+    server = serve(lambda body, n: Fault.error_in_200("upstream", "provider failed"))
+    async with Client(server.base_url, retry=RetryPolicy(max_bad_responses=1)) as client:
+        error = await client.fails()
+
+    assert str(error).endswith("HTTP 200 with an error in it (provider failed)")
 
 
 async def test_a_slow_attempt_is_given_up_and_tried_again(serve: Serve) -> None:
