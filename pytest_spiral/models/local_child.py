@@ -7,11 +7,13 @@ state: the system message evaluated by itself from nothing, its last token again
 once. It also ends a reply that repeats itself, as if it had reached its token limit, where it would only go on to it.
 
 Run as a script by `pytest_spiral.models.local_server`. It imports nothing of this package, so that it starts from any
-directory. Its only line on stdout is JSON: `{"url": ...}` or `{"error": ...}`. It lives as long as its stdin is open.
+directory. Its only line on stdout is JSON: `{"url": ...}` or `{"error": ...}`. It lives as long as its stdin is open
+and its parent runs.
 """
 
 from __future__ import annotations
 
+import ctypes
 import http.client
 import importlib
 import json
@@ -19,9 +21,11 @@ import os
 import runpy
 import select
 import shutil
+import signal
 import socket
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
@@ -29,6 +33,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+_PR_SET_PDEATHSIG = 1
 _PLACEHOLDER = "placeholder-for-the-text-of-the-user"
 # A module of the package, which may not be importable from here.
 repeats_itself: Callable[[str], bool] = runpy.run_path(str(Path(__file__).parents[1] / "repetition.py"))[
@@ -42,6 +47,10 @@ def main() -> None:
     # llama.cpp prints to stdout: that goes to the log, and the pipe is kept for the one line.
     pipe = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    # Loading blocks the interpreter, so only the kernel can notice the parent's death meanwhile. Only until then: the
+    # kernel sends this signal when the parent's thread ends, even if its process lives on.
+    _die_with_parent(signal.SIGKILL)
+    threading.Thread(target=_watch, args=(options["parent"], options["folder"]), daemon=True).start()
     try:
         servers = [
             _serve(options["model"], options["name"], options["context"], options["threads"])
@@ -53,6 +62,7 @@ def main() -> None:
     except Exception as error:  # a compiled module: anything may come, all of it means the same
         traceback.print_exc()
         said = {"error": f"{type(error).__name__}: {error}"}
+    _die_with_parent(0)
     # The parent may have gone away meanwhile.
     with suppress(BrokenPipeError):
         os.write(pipe, json.dumps(said).encode("ascii") + b"\n")
@@ -63,6 +73,19 @@ def main() -> None:
         shutil.rmtree(options["folder"], ignore_errors=True)
     # An orderly shutdown would wait for requests that nobody waits for.
     os._exit(0)
+
+
+def _die_with_parent(number: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+
+
+def _watch(parent: int, folder: str) -> None:
+    """End with the parent, also where a process forked from it holds the pipe open. Windows keeps naming a dead one."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(1)
 
 
 def _serve(model: str, name: str, context: int, threads: int) -> Any:
@@ -222,9 +245,12 @@ class _Front(ThreadingHTTPServer):
 
     def chat(self, body: bytes, client: socket.socket) -> tuple[int, bytes] | None:
         """The answer of the slot that is chosen."""
-        request = json.loads(body)
-        messages = request["messages"]
-        has_system = len(messages) > 1 and messages[0]["role"] == "system"
+        try:
+            request = json.loads(body)
+            messages = request["messages"]
+            has_system = len(messages) > 1 and messages[0]["role"] == "system"
+        except (ValueError, TypeError, LookupError):
+            return 400, json.dumps({"error": {"message": "this is no chat request"}}).encode()
         system = json.dumps(messages[0]) if has_system else None
         asked = json.dumps(messages)
         with self._changed:
@@ -257,7 +283,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(self.server.first.ask("GET", self.path))
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.path != "/v1/chat/completions":
+            self.send_error(404)
+            return
         self._send(self.server.chat(body, self.connection))
 
     def _send(self, answer: tuple[int, bytes] | None) -> None:

