@@ -321,7 +321,9 @@ def _user(path: Path, _changed: int) -> _UserFile:
         table = name.removesuffix("s")
         if table in _SECTIONS and (name != table or isinstance(value, dict)):
             line = line_in_toml(path, (name,))
-            raise ConfigError(f"{path}:{line}: {name}: write [[{table}]] with two brackets; there may be several")
+            brackets = f"write [[{table}]] with two brackets; there may be several"
+            says = brackets if name == table else f"unknown table; write [[{table}]]"
+            raise ConfigError(f"{path}:{line}: {name}: {says}")
     try:
         return _UserFile.model_validate({key: data[key] for key in _SECTIONS if key in data})
     except ValidationError as problem:

@@ -44,7 +44,8 @@ def connect(path: Path) -> sqlite3.Connection:
             if ours != _APPLICATION_ID:
                 raise StoreError(f"{path}: not a run store of pytest-spiral; {_REMEDY}")
             if version != _FORMAT:
-                raise StoreError(f"{path}: store format {version}, this version reads {_FORMAT}; {_REMEDY}")
+                says = f"store format {version}, this version reads {_FORMAT}"
+                raise StoreError(f"{path}: {says}; choose another --run-id")
             opened.pop_all()
             return connection
     except (OSError, sqlite3.OperationalError) as error:

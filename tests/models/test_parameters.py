@@ -158,7 +158,7 @@ def test_other_tables_of_the_file_are_left_to_others(toml: Path) -> None:
         ('[[default]]\nrole = "jude"\n', "2: default[0].role", "'judge'"),
         ('[[default]]\nmatch = "x"\n', "2: default[0].match", "unknown key"),
         ('\n[model]\nmatch = "x"\n', "2: model", "two brackets"),
-        ("[[models]]\n", "1: models", "write [[model]]"),
+        ("[[models]]\n", "1: models", "unknown table; write [[model]]"),
         ("[[model]\n", " ", "not valid TOML"),
         ('[[default]]\nprovider = "grok"\n', "2: default[0].provider", "no such provider; there are anthropic, azure-"),
         ('[[default]]\nbase_url = "example.org"\n', "1: default[0]", "not an http(s) address"),
