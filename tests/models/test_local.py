@@ -377,7 +377,8 @@ def test_other_requests_are_refused(local_url: str, path: str, body: bytes, stat
     with pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(f"{local_url}{path}", body, timeout=30)
 
-    assert caught.value.code == status
+    with caught.value as answer:
+        assert answer.code == status
 
 
 def test_stopping_leaves_neither_process_nor_log(
