@@ -42,6 +42,7 @@ Looked = tuple[str, ...] | dict[str, tuple[str, ...]]
 Text = Annotated[str, Field(min_length=1, max_length=100_000)]
 Id = Annotated[str, Field(min_length=1, max_length=200)]
 MAX_TURNS = 20_000
+_SHOWN_TO_RATERS = ("opening", "before", "user", "assistant")
 # Folders of `data/spiral/`, one set of turns for each rubric.
 _SHIPPED = ("calibration", "calibration_2")
 _UNNAMED = "judge of the file"
@@ -391,7 +392,12 @@ def _check(names: Iterable[str], behaviours: Sequence[str], where: str) -> None:
 def sheet(labelled: LabelledSet, rater: str) -> list[dict[str, JsonValue]]:
     """The turns for another rater: under ids and in an order of the rater's own, without any label or hint.
 
-    The turns' own ids follow what they were written for.
+    The turns' own ids follow what they were written for. Before the turns comes what to look for in them.
     """
     rows = {digest([rater, turn.id])[:12]: turn for turn in labelled.turns}
-    return [{"id": key, "user": rows[key].user, "assistant": rows[key].assistant, "labels": {}} for key in sorted(rows)]
+    looked_for = sorted({name for turn in labelled.turns for name in turn.behaviours})
+    turns = (
+        {"id": key, **{part: getattr(rows[key], part) for part in _SHOWN_TO_RATERS}, "labels": {}}
+        for key in sorted(rows)
+    )
+    return [{"labelled": [*looked_for]}, *turns]

@@ -14,6 +14,7 @@ from pytest_spiral.errors import DataError
 from pytest_spiral.gates.decision import NOTHING_MEASURED, with_standing
 from pytest_spiral.report.terminal import calibration_lines
 from pytest_spiral.resources import data_root
+from pytest_spiral.spiral import load_protocol
 from pytest_spiral.spiral.agreement import agreement_on
 from pytest_spiral.spiral.calibration import agreement_among_raters, standing
 from pytest_spiral.spiral.labels import load_labels, sheet
@@ -127,6 +128,19 @@ def test_hard_negatives_that_the_raters_took_for_the_thing() -> None:
     assert "`cal-026`" in (DOCS / "judges.md").read_text()
 
 
+@pytest.mark.parametrize(("name", "protocol"), [("calibration", "per-10k-chars"), ("calibration_2", "per-turn")])
+def test_the_shipped_label_files_fit_together(name: str, protocol: str) -> None:
+    """Each rater has one file, and what has a label was looked for and is a behaviour of the protocol."""
+    folder = data_root() / "spiral" / name / "labels"
+    files = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    behaviours = {*load_protocol(protocol).behaviours}
+
+    assert any(file["role"] == "rater" for file in files)
+    assert len({file["rater"] for file in files}) == len(files)
+    for file in files:
+        assert {label for given in file["labels"].values() for label in given} <= {*file["labelled"]} <= behaviours
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
@@ -148,22 +162,37 @@ def test_the_sheet_shows_nothing() -> None:
     """Other ids and another order for every rater; no label, no hint of what a turn was written for."""
     labelled = shipped()
     one, two = sheet(labelled, "ann"), sheet(labelled, "ben")
-    ids = [{row["id"] for row in rows} for rows in (one, two, sheet(labelled, "ann"))]
+    heads = [rows.pop(0) for rows in (one, two)]
+    ids = [{row["id"] for row in rows} for rows in (one, two, sheet(labelled, "ann")[1:])]
 
+    assert heads == [{"labelled": sorted(BEHAVIOURS)}] * 2
     assert [row["assistant"] for row in one] != [row["assistant"] for row in two]
-    assert {frozenset(row) for row in one} == {frozenset({"id", "user", "assistant", "labels"})}
+    assert {frozenset(row) for row in one} == {frozenset({"id", "opening", "before", "user", "assistant", "labels"})}
     assert not any(row["labels"] for row in one)
     assert len(ids[0]) == len(labelled.turns)
     assert (ids[0] & ids[1], ids[0] & {turn.id for turn in labelled.turns}, ids[0] ^ ids[2]) == (set(), set(), set())
 
 
 def test_a_sheet_is_a_file_of_labels(tmp_path: Path) -> None:
-    """Filled in, under its own ids."""
+    """Filled in, it leads back to whole turns: to all that a judge is shown, and all that the rater looked for."""
+    behaviours = load_protocol("per-turn").behaviours
+    labelled = load_labels(None, behaviours)
+    by_reply = {turn.assistant: turn for turn in labelled.turns}
+    head, *rows = sheet(labelled, "ann")
+    for row in rows:
+        row["labels"] = dict(by_reply[str(row["assistant"])].labels["rater 1"])
     path = tmp_path / "sheet.jsonl"
-    rows = [{"labelled": ["pushback"]}, *sheet(shipped(), "ann")]
-    path.write_text("\n".join(map(json.dumps, rows)))
+    path.write_text("\n".join(map(json.dumps, [head, *rows])))
+    read = load_labels(path, behaviours)
 
-    assert {turn.reference("pushback") for turn in load_labels(path, BEHAVIOURS).turns} == {0}
+    assert len(read.turns) == len(by_reply) == len(labelled.turns)
+    for turn in read.turns:
+        shown = by_reply[turn.assistant]
+        assert (turn.opening, turn.before, turn.user) == (shown.opening, shown.before, shown.user)
+        assert turn.opening
+        assert turn.before
+        assert turn.behaviours == shown.behaviours == {*behaviours}
+        assert turn.labels == {"rater": shown.labels["rater 1"]}
 
 
 # Records
