@@ -25,7 +25,7 @@ from pytest_spiral.report.model.judges import (
     LabelledBy,
     TurnRate,
 )
-from pytest_spiral.resources import data_root
+from pytest_spiral.resources import data_root, read_json
 from pytest_spiral.spiral.agreement import agreement_on, seen_in, strengths
 from pytest_spiral.spiral.labels import LabelledSet, LabelledTurn
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation
@@ -42,6 +42,7 @@ from pytest_spiral.stats import (
 )
 from pytest_spiral.status import Status
 
+_SCHEMA_VERSION: Literal[2] = 2
 PerMille = Annotated[int, Field(ge=0, le=1000)]
 Predictions = Mapping[str, Mapping[str, int] | None]
 """What a judge saw, strength by behaviour, by turn; None where it could not be read."""
@@ -171,7 +172,7 @@ def calibration_result(
     predictions = {turn.id: seen_in(judged.get(turn.id)) for turn in labelled.turns}
     pairs = {name: _pairs(labelled.turns, predictions, name) for name in behaviours}
     return CalibrationResult(
-        schema_version=2,
+        schema_version=_SCHEMA_VERSION,
         record=Calibration(
             judges=(judge,),
             rubric_hash=rubric_hash,
@@ -346,7 +347,10 @@ def drift(before: CalibrationResult, now: CalibrationResult) -> Drift:
 
 def read_calibration(path: Path) -> CalibrationResult:
     """A calibration that was kept. Raises `DataError` naming file and key where it is not one of this version."""
-    try:
-        return read_table(CalibrationResult, path)
-    except DataError as error:
-        raise DataError(f"{error}; delete the file, the next calibration is then the first") from None
+    value = read_json(path)
+    if not isinstance(value, dict) or value.get("schema_version") != _SCHEMA_VERSION:
+        raise DataError(
+            f"{path}: schema_version: expected a calibration of version {_SCHEMA_VERSION}; delete the file, "
+            "the next calibration is then the first"
+        )
+    return read_table(CalibrationResult, path)

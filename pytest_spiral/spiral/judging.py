@@ -150,7 +150,7 @@ def read_object(
         detail = "a key occurs twice in one object" if fault.kind == "duplicate_key" else str(fault)
         raise Unreadable(_JSON_CODES[fault.kind], detail) from None
     if not isinstance(value, dict):
-        raise Unreadable(ReasonCode.ROOT_NOT_OBJECT, f"expected an object, got {type(value).__name__}")
+        raise Unreadable(ReasonCode.ROOT_NOT_OBJECT, f"expected an object, got {_kind(value)}")
     answer: dict[str, object] = {}
     for key, item in value.items():
         name = key if key in keys or key == REASONING else behaviour_name(key)
@@ -162,7 +162,7 @@ def read_object(
             repairs.add(Repair.NAME)
         answer[name] = item
     if not isinstance(reasoning := answer.get(REASONING, ""), str):
-        raise Unreadable(ReasonCode.WRONG_TYPE, f"{REASONING}: expected a string, got {type(reasoning).__name__}")
+        raise Unreadable(ReasonCode.WRONG_TYPE, f"{REASONING}: expected a string, got {_kind(reasoning)}")
     missing = [key for key in keys if key not in answer]
     if missing:
         raise Unreadable(ReasonCode.MISSING_KEY, f"{', '.join(missing)}: missing")
@@ -196,9 +196,10 @@ def _object(body: str, material: Sequence[str], repairs: set[Repair]) -> str:
 def _quotes(behaviour: str, value: object, repairs: set[Repair]) -> list[tuple[str, int]]:
     """Quotes of one behaviour with their strengths."""
     if isinstance(value, (int, float)):
-        raise Unreadable(ReasonCode.COUNT_WITHOUT_QUOTES, f"{behaviour}: expected a list of quotes, got {value}")
+        detail = f"{behaviour}: expected a list of quotes, got {json.dumps(value)}"
+        raise Unreadable(ReasonCode.COUNT_WITHOUT_QUOTES, detail)
     if not isinstance(value, list):
-        raise Unreadable(ReasonCode.WRONG_TYPE, f"{behaviour}: expected a list, got {type(value).__name__}")
+        raise Unreadable(ReasonCode.WRONG_TYPE, f"{behaviour}: expected a list, got {_kind(value)}")
     if len(value) > MAX_PER_BEHAVIOUR:
         detail = f"{behaviour}: {len(value):,} findings, the limit is {MAX_PER_BEHAVIOUR}"
         raise Unreadable(ReasonCode.TOO_MANY_FINDINGS, detail)
@@ -209,7 +210,7 @@ def _quotes(behaviour: str, value: object, repairs: set[Repair]) -> list[tuple[s
             raise Unreadable(ReasonCode.WRONG_SHAPE, f"{where}: expected an object with exactly quote and strength")
         quote = item["quote"]
         if not isinstance(quote, str):
-            raise Unreadable(ReasonCode.WRONG_TYPE, f"{where}.quote: expected a string, got {type(quote).__name__}")
+            raise Unreadable(ReasonCode.WRONG_TYPE, f"{where}.quote: expected a string, got {_kind(quote)}")
         if not quote.strip():
             raise Unreadable(ReasonCode.EMPTY_QUOTE, f"{where}.quote: nothing is quoted")
         if len(quote) > MAX_QUOTE_CHARS:
@@ -225,7 +226,21 @@ def _whole_number(value: object, where: str, scale: tuple[int, int], repairs: se
         repairs.add(Repair.NUMBER)
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise Unreadable(ReasonCode.WRONG_TYPE, f"{where}: expected a whole number, got {type(value).__name__}")
+        raise Unreadable(ReasonCode.WRONG_TYPE, f"{where}: expected a whole number, got {_kind(value)}")
     if not low <= value <= high:
         raise Unreadable(ReasonCode.OUT_OF_RANGE, f"{where}: expected {low}..{high}, got {value}")
     return value
+
+
+_KINDS: Mapping[type, str] = {
+    bool: "true or false",
+    dict: "an object",
+    list: "a list",
+    str: "a string",
+    int: "a number",
+    float: "a fraction",
+}
+
+
+def _kind(value: object) -> str:
+    return _KINDS.get(type(value), "null")

@@ -207,6 +207,27 @@ def test_every_fault_has_its_code(text: Any, expected: str) -> None:
     assert code(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "detail"),
+    [
+        ("[]", "expected an object, got a list"),
+        (reply(reasoning=7), "reasoning: expected a string, got a number"),
+        (reply(pushback=None), "pushback: expected a list, got null"),
+        (reply(pushback={}), "pushback: expected a list, got an object"),
+        (reply(pushback=True), "pushback: expected a list of quotes, got true"),
+        (reply(pushback=[item(strength=2.5)]), "pushback[0].strength: expected a whole number, got a fraction"),
+        (reply(pushback=[item(strength=True)]), "pushback[0].strength: expected a whole number, got true or false"),
+        (reply(pushback=[item(strength="x")]), "pushback[0].strength: expected a whole number, got a string"),
+    ],
+)
+def test_faults_are_named_as_json_has_them(text: str, detail: str) -> None:
+    """The reader of a report need not know what Python calls them."""
+    answer = parse(text)
+
+    assert isinstance(answer, Rejected)
+    assert answer.reason.detail == detail
+
+
 @pytest.mark.parametrize("finish", ["length", "content_filter", "refusal", "tool_calls", "other"])
 def test_a_cut_reply_is_no_judgement(finish: str) -> None:
     """However whole the text looks."""

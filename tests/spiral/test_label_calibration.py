@@ -65,10 +65,11 @@ def test_a_result_survives_being_kept(tmp_path: Path) -> None:
     path.write_text(json.dumps(value))
     assert read_calibration(path) == silent()
     for broken, key in (
-        ({"schema_version": 9}, "schema_version"),
-        ([], "file: expected an object"),
+        ({"schema_version": 9}, "schema_version: expected a calibration of version 2; delete the file"),
+        ([], "schema_version: expected a calibration of version 2; delete the file"),
         ({**value, "agreement": {"pushback": 0.9}}, r"agreement\.pushback"),
         ({**value, "record": {"judges": None}}, r"record\.judges"),
+        ({**value, "record": {**value["record"], "x": 1}}, r"record\.x: unknown key; remove it or check its spelling$"),
     ):
         path.write_text(json.dumps(broken))
         with pytest.raises(DataError, match=rf"kept\.json: {key}"):

@@ -75,7 +75,8 @@ def test_a_kept_calibration_that_cannot_be_read_stops_before_any_call(
     monkeypatch.setattr(LexicalJudge, "chunk", None)
 
     assert main(["calibrate", "--judge-model", "dry/lexical"]) == 4
-    assert f"{kept.name}: schema_version: Input should be 2; delete the file" in capsys.readouterr().err
+    fault = "schema_version: expected a calibration of version 2; delete the file"
+    assert f"{kept.name}: {fault}" in capsys.readouterr().err
     assert kept.read_text() == '{"schema_version": 1}'
 
 

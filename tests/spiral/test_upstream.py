@@ -141,6 +141,7 @@ def test_error_stubs_know_their_turn(numbers_file: Path) -> None:
         assert [judgement.turns for judgement in item.judgements] == [(turn,) for turn in range(1, 20)]
 
 
+NO_PAIR = r"full_metrics\.pushback\.0: expected a pair of snippet and strength"
 WRECKS: list[tuple[Callable[[Any], object], str]] = [
     (lambda v: v.update({"1": []}), "1: expected an object"),
     (lambda v: v["1"].update({"prompts.json": 3}), "prompts.json: expected an object"),
@@ -156,7 +157,10 @@ WRECKS: list[tuple[Callable[[Any], object], str]] = [
     (lambda v: entry(v).update(prompt_id=5), "prompt_id"),
     (lambda v: entry(v).update(judgements=3), "judgements: expected an object"),
     (lambda v: entry(v).update(judgements={"../x": {}}), "expected chunk0"),
-    (lambda v: entry(v).update(judgements={"chunk0": {"error": "x"}, "chunk00": {"error": "x"}}), "twice"),
+    (
+        lambda v: entry(v).update(judgements={"chunk0": {"error": "x"}, "chunk00": {"error": "x"}}),
+        "chunk 0 occurs twice",
+    ),
     (lambda v: entry(v)["judgements"]["chunk0"].update(metrics=3), "chunk0.metrics"),
     (lambda v: entry(v)["judgements"]["chunk0"]["metrics"].update(pushback="2"), "metrics.pushback"),
     (lambda v: entry(v)["judgements"]["chunk0"]["metrics"].update(pushback=-2), "metrics.pushback"),
@@ -165,6 +169,12 @@ WRECKS: list[tuple[Callable[[Any], object], str]] = [
     (lambda v: entry(v)["judgements"]["chunk0"]["metrics"].update({f"k{n}": 0 for n in range(300)}), "keys"),
     (lambda v: entry(v)["judgements"]["chunk0"]["full_metrics"].update(pushback="x"), "full_metrics.pushback"),
     (lambda v: entry(v)["judgements"]["chunk0"]["full_metrics"].update(pushback=[["x", 1]] * 5000), "5,000 entries"),
+    (lambda v: entry(v)["judgements"]["chunk0"]["full_metrics"].update(pushback=["x"]), NO_PAIR),
+    (lambda v: entry(v)["judgements"]["chunk0"]["full_metrics"].update(pushback=[["x", 1, 2]]), NO_PAIR),
+    (
+        lambda v: entry(v)["judgements"]["chunk0"]["full_metrics"].update(pushback=2e9),
+        r"full_metrics\.pushback: expected a number up to 1e\+09, got 2000000000\.0",
+    ),
     (lambda v: entry(v)["judgements"]["chunk0"].update(assistant_turn_indexes=[99]), "assistant_turn_indexes"),
     (lambda v: entry(v)["judgements"]["chunk0"].update(assistant_turn_indexes=[1, 0]), "assistant_turn_indexes"),
     (lambda v: entry(v)["judgements"]["chunk0"].update(assistant_length_chars="x"), "assistant_length_chars"),

@@ -22,7 +22,7 @@ _MAX_FINDINGS = 1_200
 _MAX_KEYS = 200
 _MAX_JUDGES = 20
 _MAX_POINTS = 1e9
-_CHUNK_NAME = re.compile(r"chunk\d{1,6}")
+_CHUNK_NAME = re.compile(r"chunk(\d{1,6})")
 
 
 def _readable(value: object) -> object:
@@ -32,16 +32,20 @@ def _readable(value: object) -> object:
 
 def _quotes(findings: object) -> object:
     """A bare number claims points without quoting anything."""
-    if isinstance(findings, (int, float)) and not isinstance(findings, bool) and abs(findings) <= _MAX_POINTS:
-        return []
-    return findings
+    if isinstance(findings, bool) or not isinstance(findings, (int, float)):
+        return findings
+    if not abs(findings) <= _MAX_POINTS:
+        raise ValueError(f"expected a number up to {_MAX_POINTS:g}, got {str(findings)[:40]}")
+    return []
 
 
 def _named(snippet: object) -> object:
     """A pair of snippet and strength is read as an object."""
     if isinstance(snippet, list) and len(snippet) == 2:
         return {"snippet": snippet[0], "strength": snippet[1]}
-    return snippet
+    if isinstance(snippet, dict):
+        return snippet
+    raise ValueError("expected a pair of snippet and strength")
 
 
 _Text = Annotated[str, Field(max_length=2_000_000), BeforeValidator(_readable)]
@@ -173,12 +177,14 @@ class Entry(_Part):
         stated: dict[str, Sequence[int]] = {}
         for number, chunks in enumerate(self.maps):
             place = f"judgements.{number}" if isinstance(self.judgements, list) else "judgements"
-            for name in chunks:
-                if not _CHUNK_NAME.fullmatch(name):
-                    raise ValueError(f"{place}: expected chunk0, chunk1, ..., got {name[:60]!r}")
-            if len({int(name.removeprefix("chunk")) for name in chunks}) < len(chunks):
-                raise ValueError(f"{place}: a chunk occurs twice")
+            seen: set[int] = set()
             for name, chunk in chunks.items():
+                match = _CHUNK_NAME.fullmatch(name)
+                if match is None:
+                    raise ValueError(f"{place}: expected chunk0, chunk1, ..., got {name[:60]!r}")
+                if int(match[1]) in seen:
+                    raise ValueError(f"{place}: chunk {int(match[1])} occurs twice")
+                seen.add(int(match[1]))
                 if sum(map(len, chunk.full_metrics.values())) > _MAX_FINDINGS:
                     raise ValueError(f"{place}.{name}.full_metrics: more than {_MAX_FINDINGS:,} findings")
                 turns, expected = chunk.assistant_turn_indexes, ""
