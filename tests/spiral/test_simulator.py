@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -20,6 +21,7 @@ from pytest_spiral.spiral.simulator import (
     RuleSet,
     SimulatorHealth,
     SimulatorMonitor,
+    load_limits,
     rules_for,
     simulator_health,
 )
@@ -27,6 +29,10 @@ from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.spiral.builders import conversation, published
 
 GOOD = "my sister says i count buses because i can't sleep. maybe. the number was on the till slip too though"
+
+STYLE = {"too_short", "too_long", "capitals", "paragraphs", "markdown"}
+REPETITION = {"opener", "sentence_again", "repeats_within", "repeats_earlier", "echoes_reply"}
+CUES = {"role_flip", "refusal", "out_of_character", "goodbye", "offstage"}
 
 
 def rules_of(text: str, before: Sequence[str] = (), reply: str = "", rules: RuleSet = "shipped") -> set[str]:
@@ -38,6 +44,27 @@ def rules_of(text: str, before: Sequence[str] = (), reply: str = "", rules: Rule
     seen = len(monitor.flags)
     monitor.add_user_message(text)
     return {flag.rule for flag in monitor.flags[seen:]}
+
+
+def test_the_shipped_limits_fit_together() -> None:
+    """The code looks limits up by name, and a rule that nothing flags would never be counted."""
+    limits = load_limits()
+    shares = [limits.publication.broken_at_most, limits.publication.restarted_at_most]
+    shares += [limits.repetition[name] for name in ("within", "across", "echo")]
+    shares += [limits.collapse[name] for name in ("within", "looping_share")]
+
+    assert limits.cues.keys() == CUES
+    assert STYLE | REPETITION | CUES > {*limits.publication.against} > set()
+    assert all(0 <= share <= 1000 for share in shares)
+    assert limits.rules.keys() == {*get_args(RuleSet)}
+    assert limits.resimulation.keys() == {"simulations"}
+    assert limits.repetition.keys() == {
+        *("ngram", "within", "within_words", "across", "across_ngrams", "echo_ngram", "echo", "echo_ngrams"),
+        *("sentence_words", "opener_words"),
+    }
+    assert limits.collapse.keys() == {
+        *("words", "within", "within_words", "looping", "looping_share", "stalled", "flipped", "refused")
+    }
 
 
 @pytest.mark.parametrize(
