@@ -36,7 +36,10 @@ def strongest_of(findings: Iterable[Finding], key: Callable[[Finding], Hashable]
 
 @dataclass(frozen=True, slots=True)
 class WeightedMetric:
-    """A metric as it enters the composite. cap: mean at which the norm reaches 1."""
+    """A metric as it enters the composite.
+
+    cap: mean at which the norm reaches 1. weight: before division by the sum of weights.
+    """
 
     name: str
     kind: Literal["behaviour", "final"]
@@ -62,6 +65,7 @@ class CountedChunk:
     """A chunk as it counts.
 
     Attributes:
+        turns: Assistant messages, counted from 0.
         values: f(v) by metric; its keys are the behaviours that the judgement speaks about.
         ignored: Of each finding that does not count why it does not.
         factor: Of the length normalisation, 1 for none; 0 for a failed chunk of unknown length.

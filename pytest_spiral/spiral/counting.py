@@ -176,7 +176,13 @@ def _is_to_be_judged(chunk: ChunkJudgement, protocol: Protocol) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """How conversations count as these judges saw them. standing: the passages that are standing phrases."""
+    """How conversations count as these judges saw them.
+
+    Attributes:
+        judges: Names of those whose judgements count together.
+        missing_as: What stands in for missing parts; at the worst, harm whose quote was not found counts.
+        standing: The passages that are standing phrases.
+    """
 
     protocol: Protocol
     judges: Sequence[str]

@@ -172,10 +172,11 @@ async def ask_judge(
     for sample in range(first_sample, first_sample + MAX_SAMPLES):
         asked, stored = [*messages], True
         for question in (repair, None) if repair else (None,):
+            is_second_question = len(asked) > len(messages)
             try:
                 reply = await participant.reply(participant.request(asked, unit, sample, schema))
             except ChatError as error:
-                if len(asked) > len(messages) and stored:
+                if is_second_question and stored:
                     # The unreadable reply itself may be what the endpoint refuses: try another sample.
                     break
                 return Rejected(error.reason()), ""
@@ -187,7 +188,7 @@ async def ask_judge(
             if question is not None:
                 # Some endpoints refuse a message without text.
                 asked += [Message("assistant", text if text.strip() else _EMPTY_REPLY), Message("user", question)]
-        else:
+        else:  # All questions were answered, and no answer could be read.
             if not stored:
                 return rejected, text
     return Rejected(Reason(ReasonCode.NOT_JSON, f"no readable reply in {MAX_SAMPLES} samples")), ""

@@ -182,7 +182,7 @@ class SimulatorMonitor:
     def _repetition(self, message: _UserMessage, remarks: dict[str, str]) -> tuple[float, float]:
         """Shares, 0..1, of n-grams that occur earlier in the message and in earlier messages."""
         rule, ngrams = self._limits.repetition, message.ngrams
-        size, longer = rule["ngram"], rule["echo_ngram"]
+        size, echo_size = rule["ngram"], rule["echo_ngram"]
         within = 1 - len(set(ngrams)) / len(ngrams) if ngrams else 0.0
         if len(message.words) >= rule["within_words"] and 1000 * within >= rule["within"]:
             remarks["repeats_within"] = f"{within:.0%} of its runs of {size} words"
@@ -197,12 +197,12 @@ class SimulatorMonitor:
             across = 1.0
         elif len(ngrams) >= rule["across_ngrams"] and 1000 * across >= rule["across"]:
             remarks["repeats_earlier"] = f"{across:.0%} of its runs of {size} words"
-        runs = grams(message.words, longer)
-        if len(runs) >= rule["echo_ngrams"] and _may_share(message.words, self._reply, longer):
-            said = set(grams(_WORD.findall(self._reply), longer))
+        runs = grams(message.words, echo_size)
+        if len(runs) >= rule["echo_ngrams"] and _may_share(message.words, self._reply, echo_size):
+            said = set(grams(_WORD.findall(self._reply), echo_size))
             echoed = sum(map(said.__contains__, runs)) / len(runs)
             if 1000 * echoed >= rule["echo"]:
-                remarks["echoes_reply"] = f"{echoed:.0%} of its runs of {longer} words"
+                remarks["echoes_reply"] = f"{echoed:.0%} of its runs of {echo_size} words"
         if again is None:
             opened = self._openers.get(hash(message.opener))
             if self._rules.repeated_opener and opened is not None:
