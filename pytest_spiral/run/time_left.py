@@ -134,8 +134,12 @@ class TimeLeft:
         """Take note of answers, also of those of earlier sessions."""
         for answer in answers:
             who, name = (answer.role, answer.model), answer.unit
-            # With what came before: each attempt took about as long.
-            seconds, is_turn = answer.seconds * answer.attempts, answer.role in _TURNS
+            seconds, is_turn = answer.seconds, answer.role in _TURNS
+            if answer.attempts > 1:
+                # With what came before: of a turn that is known, of a judgement it is guessed.
+                seconds *= answer.attempts
+                if is_turn and (True, name) in self._last:
+                    seconds = max(answer.seconds, min(seconds, answer.at - self._last[True, name]))
             self._seconds[who].append((answer.at, seconds))
             if len(self._early[who]) < _NEWEST // 2 and answer.at >= self._began:
                 self._early[who].append(seconds)

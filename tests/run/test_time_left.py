@@ -229,6 +229,22 @@ def test_an_endpoint_that_becomes_slow(tmp_path: Path, slots: int) -> None:
     assert wrong(run, estimate, 0.5, 0.98) == []
 
 
+def test_quick_refusals(tmp_path: Path) -> None:
+    """Of the calls 30 % are refused twice at once and answered 2.4 s later: their earlier attempts took no time."""
+    random = Random(0)
+
+    def latency(_role: Role, _now: float) -> float:
+        return 6.4 if random.random() < 0.3 else 4.0
+
+    run, estimate = played(tmp_path, latency, 64, **SPIRAL)
+    run.answers[:] = [
+        answer._replace(seconds=4.0, attempts=3) if answer.seconds > 5 else answer for answer in run.answers
+    ]
+
+    # At the end only judgements are left, of which the time of earlier attempts is guessed.
+    assert wrong(run, estimate, 0.1, 0.9, call=0.0) == []
+
+
 def test_nothing_is_said_without_a_basis(tmp_path: Path) -> None:
     """Neither before the first answer, nor while nobody knows how long a judge takes, nor when all has ended."""
     run, estimate = played(tmp_path, steady, 64, **SPIRAL)
