@@ -31,14 +31,19 @@ class Engine:
             self._thread.start()
         self._futures: dict[Hashable, concurrent.futures.Future[Any]] = {}
         self._times: dict[Hashable, tuple[float, float]] = {}
-        # Units that have been submitted and have not ended, and those that have ended.
-        self.under_way = self.ended = 0
+        # Each is changed by one thread only: that of the caller, and that of the loop.
+        self.submitted = self.ended = 0
+
+    @property
+    def under_way(self) -> int:
+        """Units that have been submitted and have not ended."""
+        return self.submitted - self.ended
 
     def submit(self, key: Hashable, make: Callable[[], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
         """Start the unit `key`; a unit that is already known is not started again."""
         known = self._futures.get(key)
         if known is None:
-            self.under_way += 1
+            self.submitted += 1
             known = self._futures[key] = self.start(self._timed(key, make()))
         return known
 
@@ -48,7 +53,6 @@ class Engine:
             return await work
         finally:
             self._times[key] = at, time.perf_counter() - began
-            self.under_way -= 1
             self.ended += 1
 
     def untold(self) -> tuple[Hashable, ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
+import threading
 
 import pytest
 
@@ -41,4 +43,24 @@ def test_a_unit_may_itself_end_in_a_timeout() -> None:
         with pytest.raises(TimeoutError, match="the unit's own"):
             engine.wait(engine.submit("unit", late))
     finally:
+        engine.close()
+
+
+def test_units_under_way_are_those_that_have_not_ended() -> None:
+    """A unit that is submitted again counts once; neither count is ever changed by two threads."""
+    engine = Engine()
+    gate = threading.Event()
+
+    async def waits() -> None:
+        await asyncio.to_thread(gate.wait)
+
+    try:
+        units = [engine.submit(key, waits) for key in ("one", "other", "one")]
+        assert (engine.under_way, engine.ended) == (2, 0)
+        gate.set()
+        for unit in units:
+            engine.wait(unit)
+        assert (engine.submitted, engine.under_way, engine.ended) == (2, 0, 2)
+    finally:
+        gate.set()
         engine.close()
