@@ -80,6 +80,27 @@ def test_gates_are_read(expr: str, expected: tuple[str, str | None, str, str, fl
 
 
 @pytest.mark.parametrize(
+    ("expr", "expected"),
+    [
+        ("s.score >= baseline * 2", "'+', '-' or the end of the gate at column 21"),
+        ("s.score >= baseline - 5 - 5", "the end of the gate at column 25"),
+        ("s.score >= 0.6 and more", "the end of the gate at column 16"),
+        ("s.score >= 0.1 + baseline", "the end of the gate (write 'baseline + 0.1') at column 16"),
+        ("s.score >= -0.1 + baseline", "the end of the gate (write 'baseline - 0.1') at column 17"),
+        ("s.score >= 0.1 - baseline", "the end of the gate at column 16"),
+        ("s.score-x >= 1", "'>=' or '<=' (names are written with underscores) at column 8"),
+        *((f"s.score {op} 1", "'>=' or '<=' at column 9") for op in (">", "==", "=>", "-")),
+    ],
+)
+def test_errors_say_what_may_stand_there(expr: str, expected: str) -> None:
+    """A hint is given only where it helps."""
+    with pytest.raises(ConfigError) as raised:
+        parse_gate(expr)
+
+    assert str(raised.value) == f"--gate {expr!r}: expected {expected}"
+
+
+@pytest.mark.parametrize(
     ("expr", "column"),
     [
         ("", 1),

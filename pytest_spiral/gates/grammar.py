@@ -87,12 +87,11 @@ class _Parser:
             names.append(self._take(_NAME, "a metric name"))
         if not names:
             self._fail("'.' and a metric name")
-        op: Operator = "<=" if self._skip("<=") else ">="
-        if op == ">=":
-            self._take(">=", f"{' or '.join(map(repr, OPERATORS))} (names are written with underscores)")
+        hint = " (names are written with underscores)" if re.match("-[A-Za-z]", self._text[self._at :]) else ""
+        op = next((op for op in OPERATORS if self._skip(re.escape(op))), None)
+        if op is None:
+            self._fail(f"{' or '.join(map(repr, OPERATORS))}{hint}")
         relative, threshold = self._bound()
-        if self._text[self._at :].strip():
-            self._fail("the end of the gate")
         return Gate(self._text.strip(), suite, qualifier, ".".join(names), op, threshold, relative)
 
     def _bound(self) -> tuple[bool, float]:
@@ -100,12 +99,19 @@ class _Parser:
         relative = self._skip(r"baseline\b") != ""
         sign = self._skip("[+-]")
         if relative and not sign:
+            self._end("'+', '-' or the end of the gate")
             return True, 0.0
         written = self._take(_NUMBER, "a number" if sign else "a number or 'baseline'")
         number = float(written)
         if number > _MAX_NUMBER:
             self._fail("a number of at most a billion", self._at - len(written))
+        is_turned = not relative and re.match(r"\s*\+\s*baseline\b", self._text[self._at :])
+        self._end("the end of the gate" + f" (write 'baseline {sign or '+'} {written}')" * bool(is_turned))
         return relative, 0.0 - number if sign == "-" else number
+
+    def _end(self, expected: str) -> None:
+        if self._text[self._at :].strip():
+            self._fail(expected)
 
     def _take(self, pattern: str, expected: str) -> str:
         """The next token, which must match."""
