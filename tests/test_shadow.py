@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_spiral.cli import main
 from pytest_spiral.compare.shadow import caution_above, compare_rates, compare_shadow
+from pytest_spiral.errors import DataError
 from pytest_spiral.gates import Sample
 from pytest_spiral.report.model.comparison import ShadowRow
 from pytest_spiral.stats import Clusters
@@ -245,3 +246,13 @@ def test_what_could_not_be_checked_is_noted(public: Path, tmp_path: Path) -> Non
     assert "not checked: tempaffect.parameters of demo/giddy" in result.notes[0]
     assert f"schema mode of {GOOD} is in one run only" in result.notes
     assert {row.mode for row in result.rows} == {"raw"}
+
+
+def test_a_damaged_limit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The threshold is data, and checked like data."""
+    (tmp_path / "tempaffect").mkdir()
+    (tmp_path / "tempaffect" / "shadow.toml").write_text("caution_above = 1500\n")
+    monkeypatch.setattr("pytest_spiral.compare.shadow.data_root", lambda: tmp_path)
+
+    with pytest.raises(DataError, match=r"shadow\.toml: caution_above: "):
+        caution_above.__wrapped__()

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from functools import cache
 from pathlib import Path
-from typing import get_args
+from typing import Annotated, get_args
+
+from pydantic import Field
 
 from pytest_spiral.compare.recording import Identity, Recording, check_comparable, load_run
 from pytest_spiral.errors import DataError
 from pytest_spiral.gates import Sample
 from pytest_spiral.report.model.comparison import FormRate, RunName, ShadowComparison, ShadowRow, ShadowVerdict
-from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.resources import data_root
+from pytest_spiral.spiral.toml_tables import Table, read_table
 from pytest_spiral.stats import (
     Clusters,
     Interval,
@@ -29,10 +32,14 @@ _METRIC = "useful_bounded_response_rate"
 _SLACK = 1e-9
 
 
+class _Limits(Table):
+    caution_above: Annotated[int, Field(ge=0, le=1000)]
+
+
 @cache
 def caution_above() -> float:
     """The difference of rates, 0..1, above which public and private form disagree."""
-    return float(read_toml(data_root() / "tempaffect" / "shadow.toml")["caution_above"]) / 1000
+    return read_table(_Limits, data_root() / "tempaffect" / "shadow.toml").caution_above / 1000
 
 
 def compare_shadow(public: Path, shadow: Path) -> ShadowComparison:

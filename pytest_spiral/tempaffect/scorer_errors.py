@@ -41,7 +41,9 @@ class WriterErrors(BaseModel):
 
 
 class _File(BaseModel):
-    writers: tuple[WriterErrors, ...]
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    writers: tuple[WriterErrors, ...] = Field(min_length=2)
 
 
 @lru_cache(maxsize=1)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from typing import Annotated
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from pytest_spiral.hashing import digest
 from pytest_spiral.resources import data_root, read_text, read_toml
@@ -37,6 +38,20 @@ class Preflight:
     fingerprint: str
 
 
+class _Limit(BaseModel):
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
+
+    least: Annotated[int, Field(alias="min", ge=0, le=1000)] = 0
+    most: Annotated[int, Field(alias="max", ge=0, le=1000)] = 1000
+
+
+@cache
+def _limits() -> Mapping[str, Mapping[str, _Limit]]:
+    """Limits per mille, by built-in model and measure."""
+    raw = read_toml(data_root() / "tempaffect" / "dry" / "limits.toml")
+    return TypeAdapter(dict[str, dict[str, _Limit]]).validate_python(raw)
+
+
 @lru_cache(maxsize=4)
 def preflight(suite: Suite) -> Preflight:
     """Score the five published built-in models, hold them to their limits, and take the scorer's fingerprint.
@@ -65,13 +80,12 @@ def _print(score: ItemScore) -> list[str]:
 def fixture_faults(name: str, measures: Mapping[str, float]) -> list[str]:
     """Expectations of `limits.toml` that the measures of a built-in model do not meet."""
     faults = []
-    limits = read_toml(data_root() / "tempaffect" / "dry" / "limits.toml").get(name, {})
-    for metric, limit in limits.items():
-        value, least, most = measures[metric], limit.get("min", 0), limit.get("max", 1000)
-        if 1000 * value < least - _ROUNDING:
-            faults.append(f"dry/{name}: {metric} is {value:.3f}, expected at least {least / 1000:.3f}")
-        if 1000 * value > most + _ROUNDING:
-            faults.append(f"dry/{name}: {metric} is {value:.3f}, expected at most {most / 1000:.3f}")
+    for metric, limit in _limits().get(name, {}).items():
+        value = measures[metric]
+        if 1000 * value < limit.least - _ROUNDING:
+            faults.append(f"dry/{name}: {metric} is {value:.3f}, expected at least {limit.least / 1000:.3f}")
+        if 1000 * value > limit.most + _ROUNDING:
+            faults.append(f"dry/{name}: {metric} is {value:.3f}, expected at most {limit.most / 1000:.3f}")
     return faults
 
 

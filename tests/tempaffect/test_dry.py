@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.json import JSONSnapshotExtension
 
 from pytest_spiral.report.model import Card
+from pytest_spiral.tempaffect import self_check
 from pytest_spiral.tempaffect.card import build_card
 from pytest_spiral.tempaffect.self_check import baselines, dry_scores, fixture_faults, measures_of, preflight
 from pytest_spiral.tempaffect.shortcuts import SHORTCUTS
@@ -30,6 +33,16 @@ def test_built_in_models_meet_their_limits(name: str) -> None:
 
     assert fixture_faults(name, measures) == []
     assert fixture_faults(name, dict.fromkeys(measures, 0.5)) != []
+
+
+def test_a_misspelt_limit_is_no_missing_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be met by whatever is measured."""
+    (tmp_path / "tempaffect" / "dry").mkdir(parents=True)
+    (tmp_path / "tempaffect" / "dry" / "limits.toml").write_text("[perfect]\nscore = { maximum = 99 }\n")
+    monkeypatch.setattr(self_check, "data_root", lambda: tmp_path)
+
+    with pytest.raises(ValidationError, match=r"perfect\.score\.maximum"):
+        self_check._limits.__wrapped__()
 
 
 def test_malformations_earn_their_own_codes() -> None:

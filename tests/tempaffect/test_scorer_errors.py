@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from benchmarks.reply_labels import by_writer, read
 from pytest_spiral.resources import data_root
+from pytest_spiral.tempaffect import scorer_errors
 from pytest_spiral.tempaffect.scorer_errors import WriterErrors, published_errors, range_of
 
 STRICT = WriterErrors(writer="one", good=10, lost=2, bad=10, passed=0)
@@ -37,3 +39,11 @@ def test_the_range_encloses_the_rate(rate: float) -> None:
     found = range_of(rate, published_errors())
 
     assert 0 <= found.low <= rate <= found.high <= 1
+
+
+def test_one_writer_makes_no_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The published errors are data, and checked like data."""
+    monkeypatch.setattr(scorer_errors, "read_toml", lambda _path: {"writers": [STRICT.model_dump()]})
+
+    with pytest.raises(ValidationError, match="at least 2 items"):
+        published_errors.__wrapped__()
