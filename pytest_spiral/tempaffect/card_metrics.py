@@ -215,6 +215,8 @@ class CardMetrics:
         rows, gaps, scenarios = self.rows, self._gaps, self._scenarios
         if prefix == "families":
             family, _, metric = name.partition(".")
+            if family not in {each.value for each in Family}:
+                raise KeyError(family)
             gaps = {name: gap for name, gap in gaps.items() if (one := scenarios[name]) and one.family == family}
             rows = {name: row for name, row in rows.items() if name in gaps}
         if needs_decisions(metric):

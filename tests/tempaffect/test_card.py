@@ -251,6 +251,13 @@ def test_epochs_are_clusters_not_items() -> None:
     assert card.missing.n == 0
 
 
+@pytest.mark.parametrize("metric", ["families.nonsense.score", "families.score", "nonsense"])
+def test_an_unknown_metric_is_a_key_error(metric: str) -> None:
+    """A family that there is not has no sample, not even an empty one."""
+    with pytest.raises(KeyError):
+        CardMetrics(answers("perfect"), SUITE.by_id).sample(metric)
+
+
 def test_a_lost_epoch_is_a_gap_in_its_scenario() -> None:
     """Two epochs, one measurement of the second lost: the scenario's mean then lies between the two extremes."""
     items = answers("perfect") + answers("perfect", epoch=1)[1:]
