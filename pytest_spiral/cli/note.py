@@ -38,10 +38,12 @@ def keep_note(options: argparse.Namespace) -> int:
     text = read_text(options.file).strip() if options.file.is_file() else ""
     token = os.environ.get(_TOKEN, "").strip()
     forge = _forge(os.environ, token)
-    if not text or forge is None or not token:
-        why = "this is no job of a pull or merge request" if text and forge is None else f"{_TOKEN} is not set"
-        said = why if text else f"{options.file} has no summary"
-        return tell(options, {"note": "none"}, [f"{said}: no note"])
+    if not text:
+        return tell(options, {"note": "none"}, [f"{options.file} has no summary: no note"])
+    if forge is None:
+        return tell(options, {"note": "none"}, ["this is no job of a pull or merge request: no note"])
+    if not token:
+        return tell(options, {"note": "none"}, [f"{_TOKEN} is not set: no note"])
     marker = f"<!-- pytest-spiral {plain(options.run_id).replace('--', '- -')} -->"
     known = _known(forge, marker)
     body = {"body": f"{marker}\n{text}\n"}

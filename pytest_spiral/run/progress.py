@@ -135,13 +135,14 @@ def snapshot(
         roles[role] = RoleProgress(done, done + left, row.retries if row else 0, row.failures if row else 0, limit)
         expected.append(_cost_of_whole(row.cost_usd, done, left) if row else None if left else 0.0)
     known = [cost for cost in expected if cost is not None]
+    borne = {name: _borne(paces, now) for name, paces in throttled.items()}
     return Snapshot(
         at=now,
         finished=counts[0],
         units=counts[1],
         replies=counts[2],
         rate=rest.rate() if rest is not None else None,
-        seconds_left=rest.seconds(now, ended, {n: _borne(p, now) for n, p in throttled.items()}) if rest else None,
+        seconds_left=rest.seconds(now, ended, borne) if rest is not None else None,
         cost_usd=usage.cost_usd,
         expected_usd=sum(known) if len(known) == len(expected) else None,
         roles=roles,
