@@ -92,12 +92,16 @@ class Expected:
 
 @dataclass
 class Call:
-    """One call of a unit. began: number of the step. servings: what became of each attempt. ended: "stored", ..."""
+    """One call of a unit.
+
+    began: number of the step. once: not to be tried again. servings: what became of each attempt. ended: "stored", ...
+    """
 
     request: ChatRequest
     process: str
     began: int
     at: float
+    once: bool = False
     servings: list[Serving] = field(default_factory=list)
     ended: str = ""
 
@@ -375,16 +379,17 @@ class Model(OpenAICompatible):
         endpoint: Endpoint,
         *,
         server: Server,
-        begin: Callable[[ChatRequest], Call],
+        begin: Callable[[ChatRequest, bool], Call],
         end: Callable[[Call, ChatReply | ChatError], None],
         **options: Any,
     ) -> None:
         super().__init__(endpoint, connect=lambda endpoint: Client(endpoint, server), **options)
         self._begin = begin
+        self._once = endpoint.retry.max_attempts == 1
         self._end = end
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        call = self._begin(request)
+        call = self._begin(request, self._once)
         CALL.set(call)
         try:
             reply = await super().complete(request)

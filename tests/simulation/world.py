@@ -237,10 +237,10 @@ class World:
 
     # What is observed
 
-    def begin_call(self, request: ChatRequest) -> Call:
-        """A model is asked for a reply."""
+    def begin_call(self, request: ChatRequest, once: bool) -> Call:
+        """A model is asked for a reply. once: without trying again."""
         assert self.current is not None
-        call = Call(request, self.current.name, self.steps, self.clock.now)
+        call = Call(request, self.current.name, self.steps, self.clock.now, once)
         self.calls.append(call)
         return call
 
@@ -274,6 +274,8 @@ class World:
         if (code is ReasonCode.CLOSED and (self.closing or broken)) or (code is ReasonCode.STORE_FAILED and broken):
             return
         if last is not None and last.nature == "final" and last.code is code:
+            return
+        if last is not None and call.once and last.code is not None:
             return
         if code is ReasonCode.BUDGET and self.max_cost is not None:
             return
