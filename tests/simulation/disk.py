@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 from weakref import WeakSet
 
-__all__ = ["DAMAGES", "ERRORS", "Connection", "Damage", "Disk", "DiskFault", "Killed", "connect", "damage"]
+__all__ = ["CHANGED", "DAMAGES", "ERRORS", "Connection", "Damage", "Disk", "DiskFault", "Killed", "connect", "damage"]
 __all__ += ["lose_unsynced", "stored_keys"]
 
 _connect = sqlite3.connect
@@ -192,7 +192,8 @@ def lose_unsynced(files: Mapping[Path, bytes], rng: random.Random) -> str:
 
 Damage = Literal["bit", "value", "emptied", "cut", "foreign"]
 DAMAGES: tuple[Damage, ...] = ("bit", "value", "emptied", "cut", "foreign")
-_VALUES = ("text", "messages", "settings", "finish", "prompt_tokens", "served_model", "attempts", "sample")
+# Columns of `reply` of which a value is changed.
+CHANGED = ("content", "reasoning", "settings", "finish", "prompt_tokens", "served_model", "attempts", "sample")
 
 
 def damage(folder: Path, kind: Damage, rng: random.Random) -> str:
@@ -220,9 +221,12 @@ def _change_a_value(path: Path, rng: random.Random) -> str:
         ids = [row[0] for row in connection.execute("SELECT id FROM reply ORDER BY id")]
         if not ids:
             return ""
-        row, column = rng.choice(ids), rng.choice(_VALUES)
+        row, column = rng.choice(ids), rng.choice(CHANGED)
         (value,) = connection.execute(f"SELECT {column} FROM reply WHERE id = ?", (row,)).fetchone()
-        other = rng.randrange(1, max(ids) * 3) if isinstance(value, int) else value[::-1] + "1"
+        if isinstance(value, bytes):
+            other: object = value[::-1]
+        else:
+            other = f"{value}1" if isinstance(value, str) else rng.randrange(1, max(ids) * 3)
         connection.execute(f"UPDATE reply SET {column} = ? WHERE id = ?", (other, row))
         connection.commit()
         return f"{column} of reply {row}" if other != value else ""

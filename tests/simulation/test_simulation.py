@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 
 import pytest
 
+from pytest_spiral.resources import data_root
+from tests.simulation.disk import CHANGED
 from tests.simulation.mutations import find
 from tests.simulation.play import installed, play
 
@@ -31,6 +34,16 @@ def simulated() -> Iterator[None]:
     """The simulated machine in place of the real one."""
     with installed():
         yield
+
+
+def test_the_values_that_are_damaged_are_in_the_store() -> None:
+    """Their names are those of the store's columns today."""
+    connection = sqlite3.connect(":memory:")
+    connection.executescript((data_root() / "store.sql").read_text(encoding="utf-8"))
+    columns = {row[1] for row in connection.execute("PRAGMA table_info(reply)")}
+    connection.close()
+
+    assert {*CHANGED} <= columns
 
 
 @pytest.mark.parametrize("seed", SEEDS)
