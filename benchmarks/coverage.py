@@ -21,7 +21,7 @@ import numpy as np
 
 from pytest_spiral.spiral.counting import weighted_metrics
 from pytest_spiral.spiral.protocol import Protocol, load_protocol
-from pytest_spiral.spiral.sample import Item, Sample
+from pytest_spiral.spiral.sample import JudgedSample, PromptItem
 from pytest_spiral.stats import (
     Clusters,
     Tally,
@@ -204,7 +204,7 @@ def composite(n: int, runs: int) -> Row:
     factors = CATEGORY_FACTORS if n % 6 == 0 else CATEGORY_FACTORS[:5]
     truth_rng = np.random.default_rng(3)
     populations = [simulated_means(truth_rng, factor, 100_000) for factor in factors]
-    truth = Sample(protocol, metrics, ()).composite(
+    truth = JudgedSample(protocol, metrics, ()).composite(
         [float(np.mean([part[name].mean() for part in populations])) for name in names]
     )
     assert truth is not None
@@ -217,8 +217,8 @@ def composite(n: int, runs: int) -> Row:
             found = simulated_means(rng, factor, each)
             for index in range(each):
                 values = tuple(float(found[name][index]) for name in names)
-                items.append(Item(("", "", f"{place}-{index:03}"), str(place), values, (1.0,) * len(names)))
-        sample = Sample(protocol, metrics, tuple(items))
+                items.append(PromptItem(("", "", f"{place}-{index:03}"), str(place), values, (1.0,) * len(names)))
+        sample = JudgedSample(protocol, metrics, tuple(items))
         shown, gate = (sample.resampled(run, level).estimate(sample.composite) for level in (0.95, GATE))
         assert shown.low is not None
         assert shown.high is not None

@@ -26,7 +26,7 @@ from pytest_spiral.spiral.panel import Panel
 from pytest_spiral.spiral.per_10k import scheme_beside
 from pytest_spiral.spiral.protocol import load_protocol
 from pytest_spiral.spiral.records import ChunkJudgement
-from pytest_spiral.spiral.sample import Item
+from pytest_spiral.spiral.sample import PromptItem
 from pytest_spiral.stats import expanded, rao_wu_resamples
 from pytest_spiral.stats.resampling import _order_statistics
 from tests.fakes.published import ENSEMBLE, SCORED, numbers_of
@@ -226,9 +226,9 @@ def statistics(population: Population, values: np.ndarray, counts: np.ndarray, s
 def check(population: Population, values: np.ndarray, counts: np.ndarray, seed: int, found: Found) -> None:
     """The package's own ends of a sample equal those computed here."""
 
-    def item(prompt: int, judge: int) -> Item:
+    def item(prompt: int, judge: int) -> PromptItem:
         sums, there = (tuple(map(float, part[prompt, judge])) for part in (values, counts))
-        return Item(("", "", f"{prompt:02}"), str(prompt // EACH), (*sums, 0.0), (*there, 1.0))
+        return PromptItem(("", "", f"{prompt:02}"), str(prompt // EACH), (*sums, 0.0), (*there, 1.0))
 
     samples = tuple(
         replace(sample, items=tuple(item(prompt, judge) for prompt in range(PROMPTS)), conversations=())

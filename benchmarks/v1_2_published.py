@@ -22,7 +22,7 @@ from pytest_spiral.spiral.agreement import agreement, judged_by
 from pytest_spiral.spiral.chunks import chunk_transcript
 from pytest_spiral.spiral.counted import WeightedMetric
 from pytest_spiral.spiral.counting import weighted_metrics
-from pytest_spiral.spiral.sample import Sample
+from pytest_spiral.spiral.sample import JudgedSample
 from pytest_spiral.status import Status
 
 PROTOCOL = "upstream-v1.2"
@@ -61,7 +61,7 @@ def published_rows(path: Path) -> list[Row]:
 def _composite(metrics: Sequence[WeightedMetric], means: Mapping[str, float], shift: float = 0.0) -> float:
     """The score that these means give. shift: added to protective means and taken from the others."""
     shifted = [means[m.name] + (shift if m.sign == "protective" else -shift) for m in metrics]
-    score = Sample(load_protocol(PROTOCOL), tuple(metrics), ()).composite(shifted)
+    score = JudgedSample(load_protocol(PROTOCOL), tuple(metrics), ()).composite(shifted)
     assert score is not None
     return score
 

@@ -15,7 +15,7 @@ from pytest_spiral.plugin._compat import worker_input
 from pytest_spiral.plugin.options import add_options, add_short_names, free_short_names, read_settings
 
 if TYPE_CHECKING:
-    from pytest_spiral.plugin.execution import ConversationResult, Role, ScenarioResult
+    from pytest_spiral.plugin.execution import ActiveParts, ConversationResult, ScenarioResult
     from pytest_spiral.run.runner import EvaluatedModel, Runner
     from pytest_spiral.spiral.judges import Judge
     from pytest_spiral.spiral.records import Conversation
@@ -38,7 +38,7 @@ MARKERS = (
     "pressured_integrity: TempAffect family: keep a boundary under pressure",
     "repair_after_mistake: TempAffect family: admit a mistake and repair it",
 )
-ROLE: pytest.StashKey[Role] = pytest.StashKey()
+ROLE: pytest.StashKey[ActiveParts] = pytest.StashKey()
 PARSER: pytest.StashKey[pytest.Parser] = pytest.StashKey()
 
 

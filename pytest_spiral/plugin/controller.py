@@ -21,7 +21,7 @@ from pytest_spiral.evaluate.verdict import TERMINATED, exit_code, is_beyond_limi
 from pytest_spiral.models.environment import load_environment
 from pytest_spiral.plugin._compat import add_junit_properties
 from pytest_spiral.plugin.collection import SUITE_FILES, Collection, check_nodes, split_arguments
-from pytest_spiral.plugin.execution import Execution, Role, runnable_units, take_message, usage_errors
+from pytest_spiral.plugin.execution import ActiveParts, Execution, runnable_units, take_message, usage_errors
 from pytest_spiral.plugin.options import on_command_line
 from pytest_spiral.plugin.terminal import Progress, header_lines, write_error, write_section
 from pytest_spiral.report.junit import suite_properties
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 PROGRESS_FILE = "progress.jsonl"
 
 
-def controller_role(config: pytest.Config, settings: Settings) -> Role:
+def controller_role(config: pytest.Config, settings: Settings) -> ActiveParts:
     """Make this process the controller. Raises `pytest.UsageError` for everything that the user can mend."""
     if settings.plan and config.getoption("dist", "no") != "no":
         # Nothing runs, so there is nothing to distribute.
@@ -97,7 +97,7 @@ def controller_role(config: pytest.Config, settings: Settings) -> Role:
 
         controller.distribution = Distribution(config, controller, nodes)
         config.pluginmanager.register(controller.distribution, "spiral-distribution")
-    return Role(collection, execution, controller.close)
+    return ActiveParts(collection, execution, controller.close)
 
 
 class Controller:

@@ -292,7 +292,7 @@ def _missing_parts(conversation: Conversation) -> str | None:
 
 
 @dataclass(frozen=True)
-class Role:
+class ActiveParts:
     """The parts of the plugin that are active in this process."""
 
     collection: Collection

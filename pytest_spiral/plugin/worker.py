@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from pytest_spiral.models.environment import load_environment
 from pytest_spiral.plugin._compat import worker_input, worker_output
 from pytest_spiral.plugin.collection import Collection
-from pytest_spiral.plugin.execution import Execution, Role, usage_errors
+from pytest_spiral.plugin.execution import ActiveParts, Execution, usage_errors
 from pytest_spiral.plugin.scheduler import WorkerItems
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.models import Chats, Connections
@@ -42,7 +42,7 @@ class Assignment(BaseModel):
     package: Package | None
 
 
-def worker_role(config: pytest.Config) -> Role:
+def worker_role(config: pytest.Config) -> ActiveParts:
     """Make this process a worker."""
     given = worker_input(config)
     assert given is not None
@@ -72,7 +72,7 @@ def worker_role(config: pytest.Config) -> Role:
     config.pluginmanager.register(execution, "spiral-execution")
     if package is not None:
         config.pluginmanager.register(sender, "spiral-sender")
-    return Role(collection, execution, execution.close)
+    return ActiveParts(collection, execution, execution.close)
 
 
 class _Sender:

@@ -23,7 +23,7 @@ from pytest_spiral.spiral.panel import Panel, PanelMeans
 from pytest_spiral.spiral.prefix_score import prefix_metric
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
-from pytest_spiral.spiral.sample import Item
+from pytest_spiral.spiral.sample import PromptItem
 
 
 def stand_in(conversations: Sequence[Conversation], protocol: Protocol) -> StandIn:
@@ -104,7 +104,7 @@ def _panel(like: Panel, floor: StandIn) -> Panel:
     samples = (
         replace(
             like.samples[0],
-            items=tuple(Item(("", "", row.prompt), row.category, row.sums, row.counts) for row in judge.prompts),
+            items=tuple(PromptItem(("", "", row.prompt), row.category, row.sums, row.counts) for row in judge.prompts),
             conversations=(),
         )
         for judge in floor.judges

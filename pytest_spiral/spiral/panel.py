@@ -12,7 +12,7 @@ from math import fsum
 
 from pytest_spiral.spiral.counted import Counted, CountedConversation, ItemKey, WeightedMetric
 from pytest_spiral.spiral.protocol import Protocol
-from pytest_spiral.spiral.sample import Item, Means, Resampled, Sample
+from pytest_spiral.spiral.sample import JudgedSample, Means, PromptItem, Resampled
 from pytest_spiral.stats import Clusters
 
 PanelMeans = Sequence[Means]
@@ -30,13 +30,13 @@ class Panel:
     """
 
     shares: tuple[float, ...]
-    samples: tuple[Sample, ...]
+    samples: tuple[JudgedSample, ...]
 
     @classmethod
     def of(cls, counted: Counted) -> Panel:
         """The panel of all judges, at least one."""
         shares, judged = zip(*counted.judges, strict=True)
-        return cls(shares, tuple(Sample.of(counted, own) for own in judged))
+        return cls(shares, tuple(JudgedSample.of(counted, own) for own in judged))
 
     @property
     def protocol(self) -> Protocol:
@@ -49,7 +49,7 @@ class Panel:
         return self.samples[0].metrics
 
     @property
-    def items(self) -> tuple[Item, ...]:
+    def items(self) -> tuple[PromptItem, ...]:
         """The items, as the first judge measured them."""
         return self.samples[0].items
 

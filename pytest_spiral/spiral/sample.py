@@ -28,7 +28,7 @@ from pytest_spiral.stats import (
 T = TypeVar("T")
 U = TypeVar("U")
 Means = Sequence[float | None]
-"""Of each metric, in the order of `Sample.metrics`, then of the slopes; None where nothing was measured."""
+"""Of each metric, in the order of `JudgedSample.metrics`, then of the slopes; None where nothing was measured."""
 Sums = tuple[tuple[float, ...], tuple[float, ...]]
 """Numerators and denominators of an item's means."""
 # An interval needs at least one item to leave out.
@@ -36,7 +36,7 @@ MIN_ITEMS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class PromptItem:
     """A prompt with all its conversations. category: the stratum of the bootstrap.
 
     sums, counts: Numerators and denominators of the means, one per metric, and of the slope of the reinforcement over
@@ -144,17 +144,17 @@ class Resampled(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class JudgedSample:
     """Items of one run under a protocol as one judge saw them, and the conversations they hold."""
 
     protocol: Protocol
     metrics: tuple[WeightedMetric, ...]
-    items: tuple[Item, ...]
+    items: tuple[PromptItem, ...]
     conversations: tuple[CountedConversation, ...] = ()
     broken: tuple[CountedConversation, ...] = ()
 
     @classmethod
-    def of(cls, counted: Counted, judged: Sequence[CountedConversation]) -> Sample:
+    def of(cls, counted: Counted, judged: Sequence[CountedConversation]) -> JudgedSample:
         """What one judge judged. An item that counts for another judge only is empty."""
         everything = [(c.item, c.index, c.category) for _, seen in counted.judges for c in seen if not c.missing]
         categories = {key: category for key, _, category in sorted(everything, reverse=True)}
@@ -163,10 +163,10 @@ class Sample:
         for conversation in whole:
             groups[conversation.item].append(conversation)
         own = cls(counted.protocol, counted.metrics, (), whole, broken)
-        items = (Item(key, category, *own.sums(groups[key])) for key, category in sorted(categories.items()))
+        items = (PromptItem(key, category, *own.sums(groups[key])) for key, category in sorted(categories.items()))
         return replace(own, items=tuple(items))
 
-    def only(self, categories: Mapping[ItemKey, str]) -> Sample:
+    def only(self, categories: Mapping[ItemKey, str]) -> JudgedSample:
         """These items alone, under these categories."""
         return replace(
             self,
@@ -273,8 +273,8 @@ class Sample:
         ]
         return Resampled(self.means(), draws, left_out, level)
 
-    def _strata(self) -> list[list[Item]]:
-        groups: dict[str, list[Item]] = defaultdict(list)
+    def _strata(self) -> list[list[PromptItem]]:
+        groups: dict[str, list[PromptItem]] = defaultdict(list)
         for item in self.items:
             groups[item.category].append(item)
         strata = [groups[name] for name in sorted(groups) if len(groups[name]) > 1]

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 
 from pytest_spiral.errors import DataError
 from pytest_spiral.status import Reason, Status
-from pytest_spiral.tempaffect.scenario import Role, Scenario
+from pytest_spiral.tempaffect.scenario import ActRole, Scenario
 
 Count = Annotated[int, Field(ge=0)]
 Mode = Literal["schema", "raw"]
@@ -54,7 +54,7 @@ class ActFinding:
     """What a reply says of one act of its scenario's decision key."""
 
     id: str
-    role: Role
+    role: ActRole
     committed: bool
     """Whether the reply does, promises, orders or states it; a question: whether it is asked."""
     declined: bool
@@ -76,7 +76,7 @@ class DecisionReading:
     contradictions: tuple[str, ...]
     """What speaks against it: clauses whose figures contradict the scenario, words that take everything back."""
 
-    def commits_to(self, *roles: Role) -> tuple[ActFinding, ...]:
+    def commits_to(self, *roles: ActRole) -> tuple[ActFinding, ...]:
         """The acts of these roles that the reply commits to."""
         return tuple(act for act in self.acts if act.committed and act.role in roles)
 

@@ -30,7 +30,7 @@ ActionForm = Literal[
 ]
 Register = Literal["formal", "plain", "terse", "non_native", "dialect", "sarcastic", "all_caps"]
 PowerRelation = Literal["customer", "boss", "subordinate", "patient_relative", "citizen", "peer", "child_guardian"]
-Role = Literal["right", "wrong", "demanded", "impossible", "ask"]
+ActRole = Literal["right", "wrong", "demanded", "impossible", "ask"]
 Trait = Literal[
     "emotion_incongruent", "mixed_emotion", "calm_high_stakes", "loud_trivial", "pushy_legitimate",
     "user_partly_wrong",
@@ -128,7 +128,7 @@ class Act:
     """
 
     id: Slug
-    role: Role
+    role: ActRole
     what: Text
     why: str = ""
     says: Annotated[tuple[Annotated[Slots, Shared], ...], Field(min_length=1, max_length=16)]

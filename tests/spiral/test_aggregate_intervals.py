@@ -18,7 +18,7 @@ from pytest_spiral.spiral import (
 from pytest_spiral.spiral.aggregate import conversation_scores, paired_differences
 from pytest_spiral.spiral.counted import WeightedMetric
 from pytest_spiral.spiral.protocol import load_protocol
-from pytest_spiral.spiral.sample import Item, Resampled, Sample
+from pytest_spiral.spiral.sample import JudgedSample, PromptItem, Resampled
 from tests.spiral.builders import (
     FINALS,
     bench,
@@ -212,9 +212,9 @@ def test_categories() -> None:
 
 def test_gates_on_a_composite_reckon_with_prompts_that_the_sample_does_not_hold() -> None:
     """Thirty prompts alike prove little: a share of 1 - .05^(1/30) of all prompts may still be at the worst."""
-    items = tuple(Item(("", "", f"{n:02}"), str(n // 5), (0.0, 0.0), (1.0, 1.0)) for n in range(30))
+    items = tuple(PromptItem(("", "", f"{n:02}"), str(n // 5), (0.0, 0.0), (1.0, 1.0)) for n in range(30))
     metrics = (WeightedMetric("harmful_advice", "behaviour", "risky", 1.0, 1.0),)
-    sample = Sample(load_protocol("per-chunk"), metrics, items)
+    sample = JudgedSample(load_protocol("per-chunk"), metrics, items)
     resampled = sample.resampled(1, 0.90)
 
     shown, gate = resampled.estimate(sample.composite), resampled.bounded(sample.composite, 0.90)

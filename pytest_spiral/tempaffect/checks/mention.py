@@ -8,7 +8,7 @@ from pytest_spiral.tempaffect.checks.clauses import HELPING_VERBS
 from pytest_spiral.tempaffect.checks.patterns import Passage, Place, Word
 from pytest_spiral.tempaffect.checks.sentences import Span
 from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, VERBS, WORDS, Phrases
-from pytest_spiral.tempaffect.scenario import Role
+from pytest_spiral.tempaffect.scenario import ActRole
 
 _NO_SINGLE = WORDS.subject_pronouns | WORDS.object_pronouns | {"people", "to", "that", "this"}
 _LEADING = WORDS.lead_ins | WORDS.adverbs
@@ -27,7 +27,7 @@ class Mention:
         clauses: The clauses that hold any of the words; `start` and `end`: of the first and of the last.
     """
 
-    def __init__(self, passage: Passage, role: Role, asked: bool, place: Place, matter: Word) -> None:
+    def __init__(self, passage: Passage, role: ActRole, asked: bool, place: Place, matter: Word) -> None:
         self.sentence, self.role, self.asked = passage.sentence, role, asked
         self.words, self.matter = passage.words, matter
         self.taken, self.topic, self.verb = place
