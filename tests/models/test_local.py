@@ -230,9 +230,14 @@ def test_an_interrupt_while_a_model_loads_leaves_nothing_running(
     monkeypatch.setattr(local_server, "_CHILD", sleeper)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     main = threading.main_thread().ident
-    threading.Timer(0.3, lambda: signal.pthread_kill(main or 0, signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt), served(LocalFile("m", tmp_path / "m.gguf", 512, 1), start_timeout=30):
-        pass
+    # What is started in the background is told to ignore Ctrl-C.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        threading.Timer(0.3, lambda: signal.pthread_kill(main or 0, signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt), served(LocalFile("m", tmp_path / "m.gguf", 512, 1), start_timeout=30):
+            pass
+    finally:
+        signal.signal(signal.SIGINT, before)
 
     assert _eventually(lambda: children[0].poll() is not None, 5)
     assert _eventually(lambda: not any(isinstance(each, threading.Timer) for each in threading.enumerate()), 5)
