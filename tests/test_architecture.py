@@ -21,6 +21,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "errors",
         "text",
         "resources",
+        "tables",
         "hashing",
         "strict_json",
         "settings",

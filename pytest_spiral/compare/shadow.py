@@ -14,7 +14,6 @@ from pytest_spiral.errors import DataError
 from pytest_spiral.gates import Sample
 from pytest_spiral.report.model.comparison import FormRate, RunName, ShadowComparison, ShadowRow, ShadowVerdict
 from pytest_spiral.resources import data_root
-from pytest_spiral.spiral.toml_tables import Table, read_table
 from pytest_spiral.stats import (
     Clusters,
     Interval,
@@ -23,6 +22,7 @@ from pytest_spiral.stats import (
     minimum_detectable_difference,
     wilson,
 )
+from pytest_spiral.tables import Table, read_table
 from pytest_spiral.tempaffect.card_metrics import CardMetrics, mean, resampled_interval
 from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.records import Mode

@@ -31,7 +31,7 @@ from pytest_spiral.report.model.profile import (
     WordCounts,
 )
 from pytest_spiral.resources import data_root
-from pytest_spiral.spiral.toml_tables import Table, read_table
+from pytest_spiral.tables import Table, read_table
 from pytest_spiral.tempaffect.records import CardMode
 from pytest_spiral.text import clean
 

@@ -118,7 +118,7 @@ def _doubts(
         yield f"S10 {cut} replies are longer than the {protocol.max_reply_chars:,} characters that judges see of each"
     if repeated is None:
         yield "S08 whether replies are repeated is not known: there are too few, or it could not be computed"
-    elif 1000 * repeated > repetition_limits()["repeated_at_most"]:
+    elif 1000 * repeated > repetition_limits().repeated_at_most:
         yield f"S08 {repeated:.0%} of the replies are mostly or wholly made of other replies of the run"
     if simulator is None:
         yield "S06 the simulated user's messages could not be checked"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pytest_spiral.gates import Outcome
+from pytest_spiral.gates.recipes import missing_limits
 from pytest_spiral.report.model import Card, Score, Verdict
-from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.status import Status
 
 PASSED, FAILED, INTERNAL, USAGE, NOTHING, INCONCLUSIVE, INCOMPLETE, TERMINATED = 0, 1, 3, 4, 5, 10, 11, 143
@@ -14,9 +14,9 @@ PASSED, FAILED, INTERNAL, USAGE, NOTHING, INCONCLUSIVE, INCOMPLETE, TERMINATED =
 
 def is_beyond_limit(missing: int, expected: int) -> bool:
     """Whether more is missing than a verdict allows; a run of which all is missing has measured nothing."""
-    limits = read_toml(data_root() / "verdict.toml")["missing"]
-    limit = max(limits["limit_at_least"], expected * limits["limit_per_mille"] // 1000)
-    return bool(missing > limit or missing >= expected > 0)
+    limits = missing_limits()
+    limit = max(limits.limit_at_least, expected * limits.limit_per_mille // 1000)
+    return missing > limit or missing >= expected > 0
 
 
 def has_no_verdict(score: Score) -> bool:

@@ -31,7 +31,7 @@ from pytest_spiral.labelling.files import (
 from pytest_spiral.resources import read_text
 from pytest_spiral.settings import DEFAULT_PROTOCOL
 from pytest_spiral.spiral.protocol import load_protocol
-from pytest_spiral.spiral.toml_tables import Table, read_table
+from pytest_spiral.tables import Table, read_table
 
 NOT_LABELLED: Final = "not labelled"
 _TEXTS = tuple(ItemText.model_fields)

@@ -10,7 +10,7 @@ from pytest_spiral.labelling.files import SuiteName
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.content import load_rubric
 from pytest_spiral.spiral.protocol import load_protocol
-from pytest_spiral.spiral.toml_tables import Table, Text, read_table
+from pytest_spiral.tables import Table, Text, read_table
 
 
 class Wording(Table):

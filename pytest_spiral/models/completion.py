@@ -16,8 +16,9 @@ from pydantic_core import from_json
 
 from pytest_spiral.chat import ChatReply, Finish, Usage
 from pytest_spiral.models.reasoning import joined, reasoning_of, split_reasoning
-from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.resources import data_root
 from pytest_spiral.status import ReasonCode
+from pytest_spiral.tables import Table, Text, read_table
 from pytest_spiral.text import joined_halves
 
 # No context is nearly as long; a larger count is nonsense, and SQLite could not hold one beyond 2**63.
@@ -30,11 +31,15 @@ _READ = ("text", "output_text", "refusal")
 _CODES = ("code", "type", "param", "status", "reason", "quotaId", "limit_source")
 
 
+class _FinishReasons(Table):
+    finish: Mapping[Finish, tuple[Text, ...]]
+
+
 @cache
 def _finishes() -> Mapping[str, Finish]:
     """Why a reply ended, by what an endpoint calls it."""
-    named = read_toml(data_root() / "refusals.toml")["finish"]
-    return {name: finish for finish, names in named.items() for name in names}
+    table = read_table(_FinishReasons, data_root() / "finish_reasons.toml")
+    return {name: finish for finish, names in table.finish.items() for name in names}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from pytest_spiral.chat import TOKEN_LIMITS, Role, Usage
 from pytest_spiral.errors import ConfigError, DataError
 from pytest_spiral.models.connection import Connection
 from pytest_spiral.resources import data_root, line_in_toml, read_toml
+from pytest_spiral.tables import Table, Text, read_table
 
 Suite = Literal["tempaffect", "spiral"]
 
@@ -278,10 +279,15 @@ def _merged(layers: Sequence[tuple[_Entry, bool]]) -> tuple[dict[str, Any], set[
     return found, chosen
 
 
+class _KnownFields(Table):
+    fields: tuple[Text, ...]
+    tables: Mapping[str, tuple[Text, ...]]
+
+
 def unknown_fields(request: Mapping[str, JsonValue]) -> tuple[str, ...]:
     """Fields of a request's parameters that may change more than how tokens are drawn, as `extra_body.NAME`."""
-    known = read_toml(data_root() / "known_fields.toml")
-    fields, tables = {*PARAMETERS, *known["fields"]}, known["tables"]
+    known = read_table(_KnownFields, data_root() / "known_fields.toml")
+    fields, tables = {*PARAMETERS, *known.fields}, known.tables
     found = []
     for name, value in request.items():
         if isinstance(value, Mapping) and name in tables:

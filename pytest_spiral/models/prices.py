@@ -7,18 +7,15 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import cache
 
-from pydantic import BaseModel, ConfigDict
-
 from pytest_spiral.models.parameters import Patterns, Price, matches
-from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.resources import data_root
+from pytest_spiral.tables import Table, read_table
 
 # Tokens of a prompt up to which a price must hold: no request of ours is longer.
 _LONGEST_PROMPT = 100_000
 
 
-class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class _Entry(Table):
     match: Patterns
     price: Price
     provider: tuple[str, ...] | None = None
@@ -27,23 +24,19 @@ class _Entry(BaseModel):
         return matches(model_id, self.match) and (self.provider is None or provider in self.provider)
 
 
-class _Genai(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class _Genai(Table):
     stored_on_request: tuple[str, ...]
     provider: Mapping[str, str]
 
 
-class _File(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class _File(Table):
     price: tuple[_Entry, ...]
     genai_prices: _Genai
 
 
 @cache
 def _shipped() -> _File:
-    return _File.model_validate(read_toml(data_root() / "prices.toml"))
+    return read_table(_File, data_root() / "prices.toml")
 
 
 def list_price(model_id: str, provider: str) -> Price | None:

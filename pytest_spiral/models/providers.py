@@ -9,22 +9,18 @@ from functools import cache, cached_property
 from typing import Annotated
 from urllib.parse import quote, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
-from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.resources import data_root
 from pytest_spiral.status import ReasonCode
+from pytest_spiral.tables import Table, Text, read_table
 
 _Status = Annotated[int, Field(ge=300, le=599)]
-_Text = Annotated[str, Field(min_length=1)]
 _Variable = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]*$")]
 _Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ErrorRule(_Table):
+class ErrorRule(Table):
     """What an error answer means where the provider says it in a way of its own. The first rule that fits decides.
 
     Attributes:
@@ -34,8 +30,8 @@ class ErrorRule(_Table):
 
     status: Annotated[tuple[_Status, ...], Field(min_length=1)]
     # Only the shared rules have it, so it is no part of what identifies a preset.
-    code: tuple[_Text, ...] = Field(default=(), exclude=True)
-    contains: tuple[_Text, ...] = ()
+    code: tuple[Text, ...] = Field(default=(), exclude=True)
+    contains: tuple[Text, ...] = ()
     means: ReasonCode
     remedy: str = ""
 
@@ -46,7 +42,7 @@ class ErrorRule(_Table):
         return status in self.status and is_code and (not self.contains or any(mark in text for mark in self.contains))
 
 
-class Defaults(_Table):
+class Defaults(Table):
     """Settings of a provider's models that spiral.toml does not give.
 
     Attributes:
@@ -59,7 +55,7 @@ class Defaults(_Table):
     free: bool = False
 
 
-class Provider(_Table):
+class Provider(Table):
     """One preset.
 
     Attributes:
@@ -76,17 +72,17 @@ class Provider(_Table):
         emulated: Whether the tests run against an emulation of it.
     """
 
-    name: str
-    title: _Text
-    documentation: tuple[_Text, ...]
-    base_url: _Text | None = None
+    name: str = ""
+    title: Text
+    documentation: tuple[Text, ...]
+    base_url: Text | None = None
     url_variable: _Variable | None = None
     path: str = "/v1"
-    addresses: tuple[_Text, ...] = ()
+    addresses: tuple[Text, ...] = ()
     key_variable: _Variable | None = None
-    key_header: _Text = "Authorization"
+    key_header: Text = "Authorization"
     key_prefix: str = "Bearer "
-    chat_path: _Text = "/chat/completions"
+    chat_path: Text = "/chat/completions"
     models_path: str = "/models"
     models_prefix: str = ""
     lists_models: bool = True
@@ -99,7 +95,7 @@ class Provider(_Table):
     example_model: str = "some-model"
     before: str = ""
     example_arguments: str = ""
-    notes: tuple[_Text, ...] = ()
+    notes: tuple[Text, ...] = ()
 
     @property
     def is_hosted(self) -> bool:
@@ -120,20 +116,24 @@ class Provider(_Table):
         return next((rule for rule in self.errors if rule.fits(status, code, message)), None)
 
 
-GENERIC = Provider(name="", title="OpenAI-compatible endpoint", documentation=())
+GENERIC = Provider(title="OpenAI-compatible endpoint", documentation=())
 
 
 @cache
 def providers() -> Mapping[str, Provider]:
     """All presets by name."""
     files = sorted((data_root() / "providers").glob("*.toml"))
-    return {path.stem: Provider.model_validate({"name": path.stem, **read_toml(path)}) for path in files}
+    return {path.stem: read_table(Provider, path).model_copy(update={"name": path.stem}) for path in files}
+
+
+class _ErrorRules(Table):
+    errors: tuple[ErrorRule, ...]
 
 
 @cache
 def error_rules() -> tuple[ErrorRule, ...]:
     """What errors mean where the provider has no rule of its own."""
-    return tuple(ErrorRule.model_validate(rule) for rule in read_toml(data_root() / "errors.toml")["errors"])
+    return read_table(_ErrorRules, data_root() / "errors.toml").errors
 
 
 def provider_at(url: str) -> Provider:

@@ -11,20 +11,30 @@ from functools import cache
 from pytest_spiral.chat import TOKEN_LIMITS, ChatRequest, token_limit
 from pytest_spiral.errors import Refusal
 from pytest_spiral.models.completion import ErrorBody
-from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.resources import data_root
+from pytest_spiral.tables import Table, Text, read_table
 
 # A limit below this is no limit on a reply but some other number in the sentence.
 _LEAST_TOKENS = 64
 
 
+class _Wordings(Table):
+    """`refusals.toml`, which says what each list is."""
+
+    schemas: tuple[Text, ...]
+    model: tuple[Text, ...]
+    context: tuple[Text, ...]
+    efforts: tuple[Text, ...]
+
+
 @cache
-def _wordings() -> dict[str, list[str]]:
-    return read_toml(data_root() / "refusals.toml")
+def _wordings() -> _Wordings:
+    return read_table(_Wordings, data_root() / "refusals.toml")
 
 
 def refuses_schemas(text: str) -> bool:
     """Whether an error's codes and message, in lower case, say that strict JSON schemas are not supported."""
-    return any(mark in text for mark in _wordings()["schemas"])
+    return any(mark in text for mark in _wordings().schemas)
 
 
 def read_refusal(status: int | None, error: ErrorBody, request: ChatRequest) -> Refusal | None:
@@ -38,14 +48,14 @@ def read_refusal(status: int | None, error: ErrorBody, request: ChatRequest) -> 
     if named in TOKEN_LIMITS:
         return _limit(text, named, request)
     if named == "reasoning_effort":
-        others = [effort for effort in _wordings()["efforts"] if effort != request.params[named]]
+        others = [effort for effort in _wordings().efforts if effort != request.params[named]]
         return Refusal(named, allowed=tuple(e for e in others if re.search(rf"['\"`]{e}['\"`]", text)))
     if named is not None:
         return Refusal(named)
     # The messages are short: what does not fit is the reply.
-    if any(mark in text for mark in _wordings()["context"]) and (limit := token_limit(request.params)):
+    if any(mark in text for mark in _wordings().context) and (limit := token_limit(request.params)):
         return _limit(text, limit.name, request)
-    unknown = status in (404, 405) or any(re.search(says, text, re.DOTALL) for says in _wordings()["model"])
+    unknown = status in (404, 405) or any(re.search(says, text, re.DOTALL) for says in _wordings().model)
     return Refusal("model") if unknown else None
 
 

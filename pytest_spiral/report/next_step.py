@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
+from pytest_spiral.gates.recipes import proposed_gates
 from pytest_spiral.report.lines import plain
 from pytest_spiral.report.model import Report
-from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.settings import OPTIONS
 from pytest_spiral.status import ReasonCode, Status
 
@@ -142,14 +142,14 @@ def _gates_that_apply(report: Report) -> str:
     turns = (report.run.config.num_turns or _FULL_TURNS) if scores else 0
     marked = all(one.headline is not None and one.headline.protection.value is not None for one in scores)
     decided = all(card.useful_bounded_response_rate is not None for card in cards)
-    proposed = read_toml(data_root() / "verdict.toml")["proposed"]
+    proposed = proposed_gates()
     if any(one.prefix is not None for one in scores):
-        return f"--gate={proposed['prefixes']}"
+        return f"--gate={proposed.prefixes}"
     if turns <= _FULL_TURNS and marked and decided and all(one.over_correction is not None for one in scores):
         return f"--gate-recipe={'pull-request' if 0 < turns < _FULL_TURNS else 'release'}"
     if not scores:
-        return f"--gate={proposed['tempaffect']}"
-    return f"--gate={proposed['composite' if any(one.headline is None for one in scores) else 'conversations']}"
+        return f"--gate={proposed.tempaffect}"
+    return f"--gate={proposed.composite if any(one.headline is None for one in scores) else proposed.conversations}"
 
 
 def _after_a_whole_run(report: Report, folder: str) -> NextStep:

@@ -22,10 +22,10 @@ from pytest_spiral.evaluate.corrected import check_gate, check_labels, corrected
 from pytest_spiral.evaluate.inputs import GivenLabels
 from pytest_spiral.evaluate.spiral import spiral_metric_scales
 from pytest_spiral.gates import Gate, check_metric, parse_gate
+from pytest_spiral.gates.recipes import gate_recipes, proposed_gates
 from pytest_spiral.labelling.files import TEMPAFFECT_QUESTIONS, read_labels
 from pytest_spiral.report.lines import turns_text
 from pytest_spiral.report.read import load_report
-from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.plan import RunPlan
 from pytest_spiral.settings import Settings
@@ -129,7 +129,7 @@ def _recipe(plan: RunPlan, content: Content) -> list[Gate]:
     name = plan.settings.gate_recipe
     if name is None:
         return []
-    recipes = read_toml(data_root() / "gate_recipes.toml")
+    recipes = gate_recipes()
     if name not in recipes:
         raise ConfigError(f"--gate-recipe {name}: there is no such recipe; choose one of {', '.join(recipes)}")
     gates = [gate for gate in map(parse_gate, recipes[name]) if gate.suite in plan.suites]
@@ -148,10 +148,9 @@ def _check_conversations(plan: RunPlan, content: Content, name: str) -> None:
     """Refuse a recipe for conversations where there are none, or longer ones, in which early harm is diluted."""
     most = Settings.num_turns
     if plan.settings.prefixes:
-        proposed = read_toml(data_root() / "verdict.toml")["proposed"]["prefixes"]
         raise ConfigError(
             f"--gate-recipe {name}: it is about conversations, and --suite spiral-prefix holds none; gate what "
-            f"prefixes measure, for example --gate='{proposed}'"
+            f"prefixes measure, for example --gate='{proposed_gates().prefixes}'"
         )
     recorded = content.recording.all_conversations if content.recording else None
     turns = plan.settings.num_turns if recorded is None else max((len(one.replies) for one in recorded), default=0)

@@ -7,11 +7,13 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from pytest_spiral.chat import ChatModel, ChatReply, ChatRequest, Role, Usage, token_limit
 from pytest_spiral.models.parameters import Price
-from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.resources import data_root
 from pytest_spiral.run.calibrate import judge_labelled_turns, judge_twice
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.costs import cost_of
@@ -23,6 +25,7 @@ from pytest_spiral.settings import SuiteName
 from pytest_spiral.spiral.anchors import load_anchors
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.store import RunStore
+from pytest_spiral.tables import Count, Table, read_table
 from pytest_spiral.tempaffect.contract import output_schema
 
 _KIND: Mapping[tuple[Role, SuiteName], str] = {
@@ -121,6 +124,13 @@ class _Count:
     more_completion: int = 0
 
 
+class _Usual(Table):
+    """`cost.toml`: lengths of what nobody has asked for yet, in characters."""
+
+    chars_per_token: Annotated[float, Field(gt=0)]
+    reply_chars: Mapping[str, Count]
+
+
 class _Rehearsal:
     """Makes models that invent their replies.
 
@@ -133,13 +143,13 @@ class _Rehearsal:
         self.judged, self.reasoning = judged, reasoning
         self.counts: dict[tuple[Role, str], _Count] = defaultdict(_Count)
         self.excess: dict[str, int] = {}
-        self.data = read_toml(data_root() / "cost.toml")
+        self.usual = read_table(_Usual, data_root() / "cost.toml")
 
     def connect(self, model: ModelPlan, suite: SuiteName) -> ChatModel:
         """A model whose replies can be recognised in later prompts."""
         mark = f"qz{len(self.excess)}x"
         self.excess[mark] = 0
-        chars = self.data["reply_chars"][_KIND[model.role, suite]]
+        chars = self.usual.reply_chars[_KIND[model.role, suite]]
         answers = self.judged and (model.role, suite) == ("evaluated", "tempaffect")
         return _Inventor(self, chars, self.reasoning[model.role, model.spec], mark, answers)
 
@@ -163,7 +173,7 @@ class _Inventor:
     _number: Iterator[int] = field(default_factory=itertools.count)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        per_token: float = self.rehearsal.data["chars_per_token"]
+        per_token = self.rehearsal.usual.chars_per_token
         excess = self.rehearsal.excess
         expected = round(self.usual_chars / per_token)
         bound = token_limit(request.params)

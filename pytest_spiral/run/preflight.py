@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import JsonValue
 
 from pytest_spiral.chat import TOKEN_LIMITS, ChatReply, ChatRequest, Message, digest_of, token_limit
 from pytest_spiral.errors import ChatError, ConfigError, Refusal
@@ -24,7 +24,7 @@ from pytest_spiral.models.endpoint import Endpoint
 from pytest_spiral.models.openai_compatible import list_models
 from pytest_spiral.models.token_limit import cut_off, raised
 from pytest_spiral.report.model.run import Preflight
-from pytest_spiral.resources import data_root, read_json
+from pytest_spiral.resources import data_root
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.models import Connections, endpoint_of
 from pytest_spiral.run.plan import ModelPlan, RunPlan
@@ -36,6 +36,7 @@ from pytest_spiral.spiral.records import ChunkJudgement
 from pytest_spiral.status import ReasonCode, Status
 from pytest_spiral.store import PREFLIGHT, Exchange, RunStore, StoredChat
 from pytest_spiral.strict_json import StrictJson
+from pytest_spiral.tables import Table, read_table
 from pytest_spiral.tempaffect.contract import output_schema
 from pytest_spiral.tempaffect.records import ReplyJudgement
 from pytest_spiral.tempaffect.suite import messages_for
@@ -81,10 +82,8 @@ class Examined:
     enforcement: Mapping[str, bool]
 
 
-class _Texts(BaseModel):
+class _Texts(Table):
     """What models are asked; of no suite, so that nothing that is scored is known from here."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     canary: str
     situation: dict[str, str | int]
@@ -95,7 +94,7 @@ class _Texts(BaseModel):
 
 @cache
 def _texts() -> _Texts:
-    return _Texts.model_validate(read_json(data_root() / "preflight.json"))
+    return read_table(_Texts, data_root() / "preflight.json")
 
 
 def checks(model: ModelPlan, plan: RunPlan, content: Content, secret: str) -> Iterator[Check]:

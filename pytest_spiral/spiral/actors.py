@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.content import load_prefixes, load_twins
-from pytest_spiral.spiral.toml_tables import Table, read_table
+from pytest_spiral.tables import Table, read_table
 
 DRY_CHARACTERS = ("grounded", "sycophantic", "mystic", "cold_refuser", "sliding", "perfect")
 """Names of the built-in assistants; `perfect` is another name for `grounded`."""

@@ -33,7 +33,7 @@ from pytest_spiral.spiral.agreement import seen_in
 from pytest_spiral.spiral.labels import LabelledSet, load_labels, shipped_turns
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import ChunkJudgement
-from pytest_spiral.spiral.toml_tables import Table, Text, read_table
+from pytest_spiral.tables import Table, Text, read_table
 
 ALPHA = 0.05
 """False alarms of a check of all judges of two runs, at most."""

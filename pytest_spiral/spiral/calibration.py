@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict
 
 from pytest_spiral.errors import DataError
 from pytest_spiral.report.model.gate import Standing
@@ -29,7 +29,6 @@ from pytest_spiral.resources import data_root, read_json
 from pytest_spiral.spiral.agreement import agreement_on, seen_in, strengths
 from pytest_spiral.spiral.labels import LabelledSet, LabelledTurn
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation
-from pytest_spiral.spiral.toml_tables import Count, Table, read_table
 from pytest_spiral.stats import (
     Clusters,
     Interval,
@@ -41,9 +40,9 @@ from pytest_spiral.stats import (
     wilson,
 )
 from pytest_spiral.status import Status
+from pytest_spiral.tables import Count, PerMille, Table, read_table
 
 _SCHEMA_VERSION: Literal[2] = 2
-PerMille = Annotated[int, Field(ge=0, le=1000)]
 Predictions = Mapping[str, Mapping[str, int] | None]
 """What a judge saw, strength by behaviour, by turn; None where it could not be read."""
 Pairs = Clusters[tuple[tuple[int, int], ...]]

@@ -16,7 +16,7 @@ from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.hashing import digest
 from pytest_spiral.resources import data_root, read_json, read_text, read_toml, scenarios_root
 from pytest_spiral.spiral.records import Beginning
-from pytest_spiral.spiral.toml_tables import Table, Text, read_table
+from pytest_spiral.tables import Table, Text, read_table
 
 VERSION = "1.1.0"
 PERSONA_FILE = "persona.txt"

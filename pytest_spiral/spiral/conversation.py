@@ -87,7 +87,7 @@ async def converse(unit: ConversationUnit, opening: Opening, setup: Conversation
     """
     given_up: list[Reason] = []
     abandoned: list[Abandoned] = []
-    for number in range(1 if setup.setting.exact else load_limits().resimulation["simulations"]):
+    for number in range(1 if setup.setting.exact else load_limits().resimulation.simulations):
         simulation = _Simulation(unit, opening, setup, number)
         try:
             held = await simulation.run()

@@ -17,7 +17,7 @@ from functools import cache, cached_property, lru_cache
 
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.records import EvidenceClass, Finding
-from pytest_spiral.spiral.toml_tables import Count, Numbers, Table, read_table
+from pytest_spiral.tables import Count, Table, read_table
 from pytest_spiral.text import whole_characters
 
 # Invisible joiners, and markdown's marks; a quote keeps or drops them as the judge likes.
@@ -44,12 +44,19 @@ _MIN_ECHO = 20
 _Folded = tuple[str, Sequence[int]]
 
 
+class _Elided(Table):
+    words: Count
+    words_of_the_longest: Count
+    chars_of_the_shortest: Count
+    gap: Count
+
+
 class QuoteLimits(Table):
     """When a quote is too short or too scattered to be evidence; the file says what each limit means."""
 
     letters: Count
     letters_of_a_sentence: Count
-    elided: Numbers
+    elided: _Elided
 
 
 @cache
@@ -142,7 +149,7 @@ def _is_sentence(text: str, start: int, end: int) -> bool:
     return bool(begins and ends)
 
 
-def _readings(quote: str, limits: Numbers) -> Iterator[tuple[Sequence[str], EvidenceClass, bool]]:
+def _readings(quote: str, limits: _Elided) -> Iterator[tuple[Sequence[str], EvidenceClass, bool]]:
     """Ways to read a quote: the pieces to look for, the class they make, and whether in text without list marks."""
     plain, unlisted = _fold(quote)[0], _fold(quote, frozenset(_structure(quote)))[0]
     for text, without in ((plain, False), (unlisted, True)):
@@ -155,14 +162,14 @@ def _readings(quote: str, limits: Numbers) -> Iterator[tuple[Sequence[str], Evid
         if (
             pieces
             and pieces != [text.strip(_EDGES)]
-            and sum(words) >= limits["words"]
-            and max(words) >= limits["words_of_the_longest"]
-            and min(map(len, pieces)) >= limits["chars_of_the_shortest"]
+            and sum(words) >= limits.words
+            and max(words) >= limits.words_of_the_longest
+            and min(map(len, pieces)) >= limits.chars_of_the_shortest
         ):
             yield pieces, "elided", without
 
 
-def _spans(pieces: Sequence[str], text: str, limits: Numbers) -> Iterator[tuple[int, int]]:
+def _spans(pieces: Sequence[str], text: str, limits: _Elided) -> Iterator[tuple[int, int]]:
     """Where the pieces stand in this order and not too far apart, short ones as whole words; end exclusive."""
     if len(pieces) == 1:
         yield from ((start, start + len(pieces[0])) for start in _places(pieces[0], text))
@@ -172,14 +179,14 @@ def _spans(pieces: Sequence[str], text: str, limits: Numbers) -> Iterator[tuple[
     for number, piece in enumerate(pieces):
         earlier, ordered, ends = ends, list(ends), {}
         # Judges cut long quotes inside a word.
-        is_long = len(piece.split()) >= limits["words_of_the_longest"]
+        is_long = len(piece.split()) >= limits.words_of_the_longest
         for start in _places(piece, text):
             end = start + len(piece)
             if not is_long and not _is_worded(text, start, end):
                 continue
             if number == 0:
                 ends[end] = start
-            elif (nearest := bisect_right(ordered, start) - 1) >= 0 and start - ordered[nearest] <= limits["gap"]:
+            elif (nearest := bisect_right(ordered, start) - 1) >= 0 and start - ordered[nearest] <= limits.gap:
                 ends[end] = earlier[ordered[nearest]]
     yield from ((begin, end) for end, begin in ends.items())
 

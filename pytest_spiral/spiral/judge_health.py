@@ -11,19 +11,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import combinations
-from typing import Annotated
-
-from pydantic import Field
 
 from pytest_spiral.report.model.judges import JudgedTurns, JudgeHealth
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.chunks import chunk_transcript
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
-from pytest_spiral.spiral.toml_tables import Count, Table, read_table
 from pytest_spiral.status import ReasonCode, Status
-
-PerMille = Annotated[int, Field(ge=0, le=1000)]
+from pytest_spiral.tables import Count, PerMille, Table, read_table
 
 
 class _Limits(Table):

@@ -31,9 +31,9 @@ from pytest_spiral.resources import data_root, read_text
 from pytest_spiral.spiral.agreement import strengths
 from pytest_spiral.spiral.chunks import Chunk, Exchange
 from pytest_spiral.spiral.records import behaviour_name
-from pytest_spiral.spiral.toml_tables import Table, read_table
 from pytest_spiral.spiral.upstream import load_upstream
 from pytest_spiral.status import Status
+from pytest_spiral.tables import Table, read_table
 
 Strength = Annotated[int, Field(ge=0, le=3)]
 Labels = dict[str, Strength]

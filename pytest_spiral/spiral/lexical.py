@@ -19,7 +19,7 @@ from pytest_spiral.spiral.chunks import Chunk
 from pytest_spiral.spiral.content import load_rubric
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import ChunkJudgement, FinalJudgement, Finding, Retest
-from pytest_spiral.spiral.toml_tables import Count, Numbers, Table, read_table
+from pytest_spiral.tables import Count, Table, read_table
 
 LEXICAL_JUDGE = "dry/lexical"
 """How findings name the stand-in judge."""
@@ -39,6 +39,11 @@ class _Rule(Table):
     weights: dict[str, int]
 
 
+class _Limits(Table):
+    quote_chars: Count
+    findings_per_reply: Count
+
+
 _CueLists = Mapping[str, Mapping[str, str]]
 """Of each behaviour, aside or mark: cues by `strength_1` or `level_1` to 3."""
 _Patterns = Mapping[str, Sequence[tuple[int, re.Pattern[str]]]]
@@ -47,7 +52,7 @@ _Patterns = Mapping[str, Sequence[tuple[int, re.Pattern[str]]]]
 class Cues(Table):
     """Everything the lexical judge goes by. See the head of `lexical.toml`."""
 
-    limits: Numbers
+    limits: _Limits
     forms: dict[str, str]
     excuses: _Excuses
     behaviours: _CueLists
@@ -218,7 +223,7 @@ class _Marked:
                 if match and sentence not in places and not self._excused(name, match, sentence):
                     places[sentence] = (*self._quote(match, sentence), strength)
         strongest = sorted(places.values(), key=lambda place: (-place[2], place[0]))
-        return sorted(strongest[: self._cues.limits["findings_per_reply"]])
+        return sorted(strongest[: self._cues.limits.findings_per_reply])
 
     def _sentence(self, number: int) -> tuple[int, int]:
         start = self._ends[number - 1] if number else 0
@@ -244,7 +249,7 @@ class _Marked:
 
     def _quote(self, match: re.Match[str], sentence: int) -> tuple[int, int]:
         """The sentence, or as much of it from its beginning, or from the cue, as a quote may hold."""
-        limit = self._cues.limits["quote_chars"]
+        limit = self._cues.limits.quote_chars
         start, end = self._sentence(sentence)
         text = self.text[start:end]
         start += len(text) - len(text.lstrip())

@@ -20,11 +20,12 @@ from pytest_spiral.report.model.spiral import OverCorrection
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.agreement import strengths
 from pytest_spiral.spiral.counting import MissingAs, judge_shares
+from pytest_spiral.spiral.cues import compile_cues
 from pytest_spiral.spiral.headline import difference, mean_over
 from pytest_spiral.spiral.records import Conversation
-from pytest_spiral.spiral.toml_tables import Count, Table, compile_cues, read_table
 from pytest_spiral.stats import Clusters
 from pytest_spiral.status import Status
+from pytest_spiral.tables import Count, Table, read_table
 
 _SCALE = (0.0, 1.0)
 _FILLED: Mapping[MissingAs, float | None] = {"ignored": None, "worst": 1.0, "best": 0.0}

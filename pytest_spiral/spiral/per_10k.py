@@ -17,7 +17,7 @@ from pytest_spiral.spiral.counting import MissingAs, count_conversations
 from pytest_spiral.spiral.panel import Panel
 from pytest_spiral.spiral.protocol import Name, Protocol, load_protocol
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation
-from pytest_spiral.spiral.toml_tables import Table, Text, read_table
+from pytest_spiral.tables import Table, Text, read_table
 
 PER_10K = "per_10k"
 """Key of the scheme in `by_protocol`; its gate is on `per_10k.score`."""

@@ -15,10 +15,10 @@ from pydantic import Field
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.hashing import digest
 from pytest_spiral.resources import data_root
-from pytest_spiral.spiral.toml_tables import Table, read_table
+from pytest_spiral.tables import Table, read_table
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
-PerMille = Annotated[int, Field(ge=0, le=1_000_000)]
+_Weight = Annotated[int, Field(ge=0, le=1_000_000)]
 V1_2 = ("upstream-v1.2", "v1.2-corrected")
 """The protocols of Spiral-Bench v1.2: as published, and without its faults."""
 # Fields that came after the first published protocols, whose default is what was done before.
@@ -32,7 +32,7 @@ class Metric(Table):
     sign: Literal["protective", "risky", "informational"]
     cap: Annotated[int, Field(ge=1, le=1_000_000)]
     """Mean at which the norm reaches 1, per mille."""
-    weight: PerMille
+    weight: _Weight
     """Share in the composite before division by the sum of weights, per mille."""
     stored_as: str | None = None
     """Key in upstream's files where it differs from the name."""
@@ -108,7 +108,7 @@ class Protocol(Table):
     """Bootstrap draws."""
 
     unknown_cap: Annotated[int, Field(ge=1)] | None = None
-    unknown_weight: PerMille | None = None
+    unknown_weight: _Weight | None = None
     """Cap and weight, per mille, of a stated key that is no metric; it counts as risky."""
     metrics: Annotated[dict[Name, Metric], Field(min_length=1, max_length=100)]
 

@@ -12,12 +12,15 @@ from array import array
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from pytest_spiral.chat import Message
 from pytest_spiral.resources import data_root
+from pytest_spiral.spiral.cues import CueGroup, CueSearch, PlainText
 from pytest_spiral.spiral.records import Flag
-from pytest_spiral.spiral.toml_tables import Count, CueGroup, CueSearch, Numbers, PlainText, Table, read_table
+from pytest_spiral.tables import Count, PerMille, Table, Text, read_table
 from pytest_spiral.text import grams
 
 RuleSet = Literal["shipped", "shipped_1_0", "imported"]
@@ -26,7 +29,7 @@ RuleSet = Literal["shipped", "shipped_1_0", "imported"]
 class _Publication(Table):
     broken_at_most: int
     restarted_at_most: int
-    against: tuple[str, ...]
+    against: tuple[Text, ...]
 
 
 class _Rules(Table):
@@ -41,13 +44,41 @@ class _Rules(Table):
     offstage: bool
 
 
+class _Resimulation(Table):
+    simulations: Annotated[int, Field(ge=1, le=20)]
+
+
+class _Repetition(Table):
+    ngram: Count
+    within: PerMille
+    within_words: Count
+    across: PerMille
+    across_ngrams: Count
+    echo_ngram: Count
+    echo: PerMille
+    echo_ngrams: Count
+    sentence_words: Count
+    opener_words: Count
+
+
+class _Collapse(Table):
+    words: Count
+    within: PerMille
+    within_words: Count
+    looping: Count
+    looping_share: PerMille
+    stalled: Count
+    flipped: Count
+    refused: Count
+
+
 class Limits(Table):
     """Every threshold and cue, as `simulator.toml` has and explains them."""
 
-    resimulation: Numbers
+    resimulation: _Resimulation
     publication: _Publication
-    repetition: Numbers
-    collapse: Numbers
+    repetition: _Repetition
+    collapse: _Collapse
     rules: dict[RuleSet, _Rules]
     cues: dict[str, tuple[CueGroup, ...]]
 
@@ -182,26 +213,26 @@ class SimulatorMonitor:
     def _repetition(self, message: _UserMessage, remarks: dict[str, str]) -> tuple[float, float]:
         """Shares, 0..1, of n-grams that occur earlier in the message and in earlier messages."""
         rule, ngrams = self._limits.repetition, message.ngrams
-        size, echo_size = rule["ngram"], rule["echo_ngram"]
+        size, echo_size = rule.ngram, rule.echo_ngram
         within = 1 - len(set(ngrams)) / len(ngrams) if ngrams else 0.0
-        if len(message.words) >= rule["within_words"] and 1000 * within >= rule["within"]:
+        if len(message.words) >= rule.within_words and 1000 * within >= rule.within:
             remarks["repeats_within"] = f"{within:.0%} of its runs of {size} words"
         # In a shorter message the same words in a row are chance.
         across = 0.0
-        if len(ngrams) >= rule["across_ngrams"]:
+        if len(ngrams) >= rule.across_ngrams:
             hashes = list(map(hash, ngrams))
             across = sum(map(set(hashes).intersection(self._ngrams).__contains__, hashes)) / len(hashes)
         again = self._messages.get(hash(message.plain.strip()))
         if again is not None:
             remarks["repeats_earlier"] = f"message {again} again"
             across = 1.0
-        elif len(ngrams) >= rule["across_ngrams"] and 1000 * across >= rule["across"]:
+        elif len(ngrams) >= rule.across_ngrams and 1000 * across >= rule.across:
             remarks["repeats_earlier"] = f"{across:.0%} of its runs of {size} words"
         runs = grams(message.words, echo_size)
-        if len(runs) >= rule["echo_ngrams"] and _may_share(message.words, self._reply, echo_size):
+        if len(runs) >= rule.echo_ngrams and _may_share(message.words, self._reply, echo_size):
             said = set(grams(_WORD.findall(self._reply), echo_size))
             echoed = sum(map(said.__contains__, runs)) / len(runs)
-            if 1000 * echoed >= rule["echo"]:
+            if 1000 * echoed >= rule.echo:
                 remarks["echoes_reply"] = f"{echoed:.0%} of its runs of {echo_size} words"
         if again is None:
             opened = self._openers.get(hash(message.opener))
@@ -214,15 +245,15 @@ class SimulatorMonitor:
 
     def _collapsed(self, words: int, within: float, across: float, remarks: Collection[str]) -> str | None:
         limit = self._limits.collapse
-        if words >= limit["words"]:
+        if words >= limit.words:
             return f"a message of {words:,} words"
-        if words >= limit["within_words"] and 1000 * within >= limit["within"]:
+        if words >= limit.within_words and 1000 * within >= limit.within:
             return f"a message that repeats itself in {within:.0%} of its words"
         states = (
-            ("messages in a row that repeat earlier ones", 1000 * across >= limit["looping_share"], limit["looping"]),
-            ("messages in a row without content", "too_short" in remarks, limit["stalled"]),
-            ("messages in a row in the assistant's part", "role_flip" in remarks, limit["flipped"]),
-            ("messages in a row that refuse to play", "refusal" in remarks, limit["refused"]),
+            ("messages in a row that repeat earlier ones", 1000 * across >= limit.looping_share, limit.looping),
+            ("messages in a row without content", "too_short" in remarks, limit.stalled),
+            ("messages in a row in the assistant's part", "role_flip" in remarks, limit.flipped),
+            ("messages in a row that refuse to play", "refusal" in remarks, limit.refused),
         )
         for name, holds, most in states:
             self._in_a_row[name] = self._in_a_row.get(name, 0) + 1 if holds else 0
@@ -234,14 +265,14 @@ class SimulatorMonitor:
 class _UserMessage:
     """One message, taken apart once."""
 
-    def __init__(self, text: str, rule: Numbers) -> None:
+    def __init__(self, text: str, rule: _Repetition) -> None:
         self.text = text
         self.plain = _plain(text)
         parts = [_WORD.findall(sentence) for sentence in _SENTENCE_END.split(self.plain)]
         self.words = [word for part in parts for word in part]
-        self.ngrams = grams(self.words, rule["ngram"])
-        self.opener = " ".join(self.words[: rule["opener_words"]])
-        self.sentences = [" ".join(part) for part in parts if len(part) >= rule["sentence_words"]]
+        self.ngrams = grams(self.words, rule.ngram)
+        self.opener = " ".join(self.words[: rule.opener_words])
+        self.sentences = [" ".join(part) for part in parts if len(part) >= rule.sentence_words]
 
 
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")

@@ -20,8 +20,9 @@ from typing import Literal
 
 from pytest_spiral.chat import digest_of
 from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.spiral.cues import CueGroup, CueSearch, PlainText
 from pytest_spiral.spiral.disguises import decoded_runs, hidden_messages
-from pytest_spiral.spiral.toml_tables import Count, CueGroup, CueSearch, PlainText, Table, read_table
+from pytest_spiral.tables import Count, Table, read_table
 
 Kind = Literal["verdict", "fence", "role", "instruction", "note", "encoded", "invisible"]
 BLANK = "[...]"

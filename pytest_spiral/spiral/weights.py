@@ -14,7 +14,7 @@ from pydantic import Field
 
 from pytest_spiral.report.model.spiral import OrderStability, ProtocolScore, WeightRange, WeightStability
 from pytest_spiral.resources import data_root
-from pytest_spiral.spiral.toml_tables import Count, Table, Text, read_table
+from pytest_spiral.tables import Count, Table, Text, read_table
 
 
 class _Perturbation(Table):

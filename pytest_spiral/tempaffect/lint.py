@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from pydantic import BaseModel, ConfigDict
-
-from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.resources import data_root
+from pytest_spiral.tables import Table, read_table
 from pytest_spiral.tempaffect.checks import check_reply
 from pytest_spiral.tempaffect.records import REPLY_CHECKS
 from pytest_spiral.tempaffect.scenario import Scenario
@@ -27,10 +26,8 @@ class Fault:
     message: str
 
 
-class _Rules(BaseModel):
+class _Rules(Table):
     """`lint.toml`. Ranges are inclusive."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     message_words: tuple[int, int]
     anchor_groups: tuple[int, int]
@@ -44,7 +41,7 @@ class _Rules(BaseModel):
 
 @cache
 def _rules() -> _Rules:
-    return _Rules.model_validate(read_toml(data_root() / "tempaffect" / "lint.toml"))
+    return read_table(_Rules, data_root() / "tempaffect" / "lint.toml")
 
 
 def lint_scenario(scenario: Scenario) -> list[Fault]:

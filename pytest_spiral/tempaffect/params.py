@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from pytest_spiral.errors import DataError, first_fault
-from pytest_spiral.resources import data_root, read_toml
-
-PerMille = Annotated[int, Field(ge=0, le=1000)]
-Count = Annotated[int, Field(ge=1)]
+from pytest_spiral.resources import data_root
+from pytest_spiral.tables import Count, PerMille, Table, read_table
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, strict=True)
-
-
-class Contract(_Table):
+class Contract(Table):
     """Size limits of an output, in characters."""
 
     max_output_chars: Count
@@ -27,7 +18,7 @@ class Contract(_Table):
     max_reply_chars: Count
 
 
-class UsefulBoundedBands(_Table):
+class UsefulBoundedBands(Table):
     """Lowest useful-and-bounded rate of each band, per mille."""
 
     strong: PerMille
@@ -35,7 +26,7 @@ class UsefulBoundedBands(_Table):
     mixed: PerMille
 
 
-class Band(_Table):
+class Band(Table):
     """Detector values from which a card is watched or flagged, per mille."""
 
     watch: PerMille
@@ -68,7 +59,7 @@ class IgnoresParams(Band):
     min_user_stems: Count
 
 
-class Detectors(_Table):
+class Detectors(Table):
     """Thresholds of the six suite-level detectors."""
 
     template_repetition: TemplateParams
@@ -79,7 +70,7 @@ class Detectors(_Table):
     reply_ignores_user_content: IgnoresParams
 
 
-class Publication(_Table):
+class Publication(Table):
     """What a publishable card needs. Rates per mille."""
 
     scenarios: Count
@@ -94,14 +85,14 @@ class Publication(_Table):
     """Most copied replies."""
 
 
-class Intervals(_Table):
+class Intervals(Table):
     """Two-sided confidence (per mille) and bootstrap resamples."""
 
     confidence: PerMille
     resamples: Count
 
 
-class Params(_Table):
+class Params(Table):
     """All of `scoring.toml`."""
 
     contract: Contract
@@ -115,8 +106,4 @@ class Params(_Table):
 @cache
 def load_params() -> Params:
     """The shipped parameters. Raises `DataError` naming the key when the file is damaged."""
-    path = data_root() / "tempaffect" / "scoring.toml"
-    try:
-        return Params.model_validate(read_toml(path))
-    except ValidationError as error:
-        raise DataError(f"{path}: {first_fault(error)}") from None
+    return read_table(Params, data_root() / "tempaffect" / "scoring.toml")

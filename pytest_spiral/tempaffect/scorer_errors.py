@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from pytest_spiral.report.model.tempaffect import ScorerRange
-from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.resources import data_root
+from pytest_spiral.tables import Table, read_table
 
 
-class WriterErrors(BaseModel):
+class WriterErrors(Table):
     """Errors on replies of one writer that no rule was written for, labelled blind.
 
     Attributes:
@@ -19,8 +20,6 @@ class WriterErrors(BaseModel):
         good, lost: Replies that raters would send, and how many of them the scorer rejects.
         bad, passed: Replies that they would not, and how many it accepts.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     writer: str
     good: int = Field(ge=1)
@@ -40,16 +39,14 @@ class WriterErrors(BaseModel):
         return min(1.0, max(0.0, (rate - self.passed / self.bad) / information))
 
 
-class _File(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class _File(Table):
     writers: tuple[WriterErrors, ...] = Field(min_length=2)
 
 
 @lru_cache(maxsize=1)
 def published_errors() -> tuple[WriterErrors, ...]:
     """The errors of the scorer on the bundled suite, from `scorer_errors.toml`."""
-    return _File.model_validate(read_toml(data_root() / "tempaffect" / "scorer_errors.toml")).writers
+    return read_table(_File, data_root() / "tempaffect" / "scorer_errors.toml").writers
 
 
 def range_of(rate: float, writers: Sequence[WriterErrors]) -> ScorerRange:

@@ -12,11 +12,10 @@ from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from itertools import cycle, islice
 
-from pydantic import BaseModel, ConfigDict
-
 from pytest_spiral.errors import DataError
-from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.resources import data_root
 from pytest_spiral.status import ReasonCode
+from pytest_spiral.tables import Table, read_table
 from pytest_spiral.tempaffect.contract import answer_fields
 from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.tempaffect.shortcuts import SHORTCUTS, shortcut_reply
@@ -25,10 +24,8 @@ from pytest_spiral.tempaffect.suite import Suite
 Labels = dict[str, str | int | bool]
 
 
-class _Texts(BaseModel):
+class _Texts(Table):
     """`texts.toml`: what the built-in models say."""
-
-    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
     defensive: tuple[str, ...]
     overempathic: tuple[str, ...]
@@ -46,7 +43,7 @@ class _Texts(BaseModel):
 
 @cache
 def _texts() -> _Texts:
-    return _Texts.model_validate(read_toml(data_root() / "tempaffect" / "dry" / "texts.toml"))
+    return read_table(_Texts, data_root() / "tempaffect" / "dry" / "texts.toml")
 
 
 def dry_output(name: str, suite: Suite, scenario: Scenario) -> str:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_spiral.spiral.cues import CueGroup, CueSearch, PlainText, compile_cues
 from pytest_spiral.spiral.disguises import _encodings, decoded_runs
 from pytest_spiral.spiral.simulator import _may_share, load_limits
 from pytest_spiral.spiral.suspicion import load_signs
-from pytest_spiral.spiral.toml_tables import CueGroup, CueSearch, PlainText, compile_cues
 from pytest_spiral.text import grams
 from tests.spiral.expressions import examples
 

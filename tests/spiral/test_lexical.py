@@ -127,11 +127,11 @@ def test_quotes_stand_where_they_say(replies: Any) -> None:
         assert replies[finding.turn][finding.start : finding.end] == finding.quote
         assert finding.evidence == "exact"
         assert finding.quote.strip() == finding.quote != ""
-        assert len(finding.quote) <= load_cues().limits["quote_chars"] == 140
+        assert len(finding.quote) <= load_cues().limits.quote_chars == 140
         assert finding.judge == LEXICAL_JUDGE
     places = [(f.behaviour, f.turn, f.start) for f in findings]
     assert len(set(places)) == len(places)
-    assert all(sum(p[:2] == place[:2] for p in places) <= load_cues().limits["findings_per_reply"] for place in places)
+    assert all(sum(p[:2] == place[:2] for p in places) <= load_cues().limits.findings_per_reply for place in places)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pytest_spiral.resources import data_root, read_text
 from pytest_spiral.spiral.content import load_rubric
 from pytest_spiral.spiral.protocol import V1_2, Protocol, load_protocol, protocol_names
 from pytest_spiral.spiral.records import behaviour_name
-from pytest_spiral.spiral.toml_tables import read_table
+from pytest_spiral.tables import read_table
 
 TEXT = read_text(data_root() / "spiral" / "protocols" / "per-chunk.toml")
 

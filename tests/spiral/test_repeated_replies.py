@@ -57,7 +57,7 @@ def test_texts_that_are_written_anew_are_not_repeated() -> None:
 
     assert repeated_share(replies) == 0
     assert repeated_share([*replies, "Good night!", "good night"]) == pytest.approx(2 / 102)
-    assert repeated_share([HOTLINE] * (repetition_limits()["replies_at_least"] - 1)) is None
+    assert repeated_share([HOTLINE] * (repetition_limits().replies_at_least - 1)) is None
 
 
 def test_large_runs_are_sampled() -> None:
@@ -85,7 +85,7 @@ def test_no_real_run_comes_near_the_limit() -> None:
 
     assert len(runs) >= 3
     for name, replies in runs:
-        assert 4000 * present(repeated_share(replies)) < repetition_limits()["repeated_at_most"], name
+        assert 4000 * present(repeated_share(replies)) < repetition_limits().repeated_at_most, name
 
 
 def test_a_score_of_repeated_replies_is_not_publishable() -> None:

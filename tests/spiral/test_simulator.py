@@ -46,25 +46,13 @@ def rules_of(text: str, before: Sequence[str] = (), reply: str = "", rules: Rule
     return {flag.rule for flag in monitor.flags[seen:]}
 
 
-def test_the_shipped_limits_fit_together() -> None:
-    """The code looks limits up by name, and a rule that nothing flags would never be counted."""
+def test_every_rule_of_the_shipped_limits_exists() -> None:
+    """A rule that nothing flags would never be counted."""
     limits = load_limits()
-    shares = [limits.publication.broken_at_most, limits.publication.restarted_at_most]
-    shares += [limits.repetition[name] for name in ("within", "across", "echo")]
-    shares += [limits.collapse[name] for name in ("within", "looping_share")]
 
     assert limits.cues.keys() == CUES
     assert STYLE | REPETITION | CUES > {*limits.publication.against} > set()
-    assert all(0 <= share <= 1000 for share in shares)
     assert limits.rules.keys() == {*get_args(RuleSet)}
-    assert limits.resimulation.keys() == {"simulations"}
-    assert limits.repetition.keys() == {
-        *("ngram", "within", "within_words", "across", "across_ngrams", "echo_ngram", "echo", "echo_ngrams"),
-        *("sentence_words", "opener_words"),
-    }
-    assert limits.collapse.keys() == {
-        *("words", "within", "within_words", "looping", "looping_share", "stalled", "flipped", "refused")
-    }
 
 
 @pytest.mark.parametrize(

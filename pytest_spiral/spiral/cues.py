@@ -1,39 +1,14 @@
-"""Data files as frozen, strict models, and the regular expressions that they hold."""
+"""Regular expressions that data files hold, and quick searches for many of them."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from pathlib import Path
-from typing import Annotated, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from pytest_spiral.errors import DataError, first_fault
-from pytest_spiral.resources import read_json, read_toml
-
-
-class Table(BaseModel):
-    """A table without unknown keys or conversions, never changed."""
-
-    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, strict=True)
-
-
-M = TypeVar("M", bound=Table)
-
-
-def read_table(model: type[M], path: Path) -> M:
-    """A TOML or JSON file as a model. Raises `DataError` naming file and key of the first fault."""
-    value = read_toml(path) if path.suffix == ".toml" else read_json(path)
-    try:
-        # Dates, which JSON has not, fail as text where anything else is expected.
-        return model.model_validate_json(json.dumps(value, default=str))
-    except ValidationError as error:
-        raise DataError(f"{path}: {first_fault(error)}") from None
+from pytest_spiral.tables import Table
 
 
 def compile_cues(lines: str) -> re.Pattern[str]:
@@ -42,12 +17,6 @@ def compile_cues(lines: str) -> re.Pattern[str]:
     # Neighbours that begin at a word boundary share its test: `re` then looks at them between words only.
     groups = groupby((f"(?:{expression})" for expression in expressions), lambda each: each.startswith(r"(?:\b"))
     return re.compile("|".join(f"(?:{'|'.join(group)})" for _, group in groups), re.MULTILINE)
-
-
-Text = Annotated[str, Field(min_length=1)]
-Count = Annotated[int, Field(ge=1)]
-Numbers = Mapping[str, Count]
-"""Limits by name. What each means is said in its file."""
 
 
 class CueGroup(Table):
