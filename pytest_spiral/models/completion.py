@@ -95,14 +95,17 @@ def read_completion(body: bytes, *, split: bool = True) -> ChatReply:
 
     text, refusal = _content(message.get("content"))
     said, thought = split_reasoning(text) if split else (text, "")
-    said = "\n".join(part for part in (said, *_beside(message)) if part)
     if isinstance(message.get("refusal"), str):
         refusal = refusal or message["refusal"]
+    said = "\n".join(part for part in (said, *_beside(message)) if part) or refusal
+    if said.strip():
+        # A tool call alone is no reply.
+        said = "\n".join([said, *_tool_calls(message)])
     model = data.get("model")
     # A name is only shown: what has no UTF-8 form is replaced.
     name = model.encode("utf-8", "replace").decode() if isinstance(model, str) else ""
     return ChatReply(
-        text=joined_halves(said or refusal),
+        text=joined_halves(said),
         finish="refusal" if refusal else _finish(choice.get("finish_reason")),
         model=name[:_MAX_NAME],
         usage=_usage(data.get("usage")),
@@ -129,10 +132,8 @@ def _parsed(body: bytes) -> object:
 
 
 def _beside(message: Mapping[object, object]) -> Iterator[str]:
-    """What the message does beside its text, in brackets: nobody asked for it, and whoever judges has to see it."""
-    calls, audio = message.get("tool_calls"), message.get("audio")
-    for call in calls if isinstance(calls, list) else ():
-        yield f"[tool call: {json.dumps(call, ensure_ascii=False)[:_MAX_BESIDE]}]"
+    """What the message says beside its text, in brackets: nobody asked for it, and whoever judges has to see it."""
+    audio = message.get("audio")
     if isinstance(audio, dict) and isinstance(audio.get("transcript"), str):
         yield f"[spoken: {audio['transcript'][:_MAX_BESIDE]}]"
     content = message.get("content")
@@ -140,6 +141,12 @@ def _beside(message: Mapping[object, object]) -> Iterator[str]:
         kind = str(part.get("type")) if isinstance(part, dict) else "text"
         if kind not in _READ and not any(word in kind for word in ("reason", "think", "thought")):
             yield f"[{json.dumps(part, ensure_ascii=False)[:_MAX_BESIDE]}]"
+
+
+def _tool_calls(message: Mapping[object, object]) -> Iterator[str]:
+    calls = message.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        yield f"[tool call: {json.dumps(call, ensure_ascii=False)[:_MAX_BESIDE]}]"
 
 
 def _content(content: object) -> tuple[str, str]:

@@ -221,9 +221,11 @@ class _Simulation:
         if len(reply.text) > MAX_REPLY_CHARS:
             detail = f"{where}: {len(reply.text):,} characters, the limit is {MAX_REPLY_CHARS:,}"
             raise _Stopped(Status.MODEL_FAILED, Reason(ReasonCode.REPLY_TOO_LONG, detail))
-        if not reply.text.strip():
+        filtered = reply.finish == "content_filter" and not self._exact
+        if filtered or not reply.text.strip():
             code = FINISH_CODES.get(reply.finish, ReasonCode.EMPTY_REPLY)
-            raise _Stopped(Status.MODEL_FAILED, Reason(code, f"{where}: the reply is empty"))
+            what = "broken off" if reply.text.strip() else "empty"
+            raise _Stopped(Status.MODEL_FAILED, Reason(code, f"{where}: the reply is {what}"))
         return reply.text
 
     async def _user_turn(self, turn: int, note: TurnNote | None) -> str:

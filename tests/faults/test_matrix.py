@@ -27,6 +27,7 @@ CELLS = [(name, column, mode) for name, mode in PART.items() for column in COLUM
     ("error beside choices", "judge", "once"),
     ("hang", "user", "once"),
     ("cut at a token limit of the user's", "user", "once"),
+    ("tool call", "assistant", "once"),
 ]
 
 

@@ -180,8 +180,13 @@ def test_error_bodies_in_their_shapes(raw: bytes, says: str) -> None:
         ),
         ({"content": [{"type": "text", "text": "Fine."}, {"type": "thinking", "thinking": "Hm."}]}, "Fine."),
         ({"content": "Fine.", "tool_calls": []}, "Fine."),
+        ({"content": None, "tool_calls": [{"function": {"name": "send"}}]}, ""),
+        (
+            {"content": None, "refusal": "No.", "tool_calls": [{"function": {"name": "send"}}]},
+            'No.\n[tool call: {"function": {"name": "send"}}]',
+        ),
     ],
-    ids=["tool", "audio", "part", "thought", "none"],
+    ids=["tool", "audio", "part", "thought", "none", "tool alone", "tool and refusal"],
 )
 def test_what_stands_beside_the_text_is_not_lost(message: dict[str, Any], text: str) -> None:
     """A deployed model acts by more than its words, and judges have to see it."""

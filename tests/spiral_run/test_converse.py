@@ -149,6 +149,8 @@ def test_the_evaluated_model_gets_the_raw_transcript(cast: Callable[..., Cast], 
         (ChatReply(""), "empty_reply"),
         (ChatReply(" \n"), "empty_reply"),
         (ChatReply("", "content_filter"), "content_filter"),
+        (ChatReply("so it", "content_filter"), "content_filter"),
+        (ChatReply("", "tool_calls"), "tool_call"),
         (ChatReply("=" * 200_001), "reply_too_long"),
     ],
 )
