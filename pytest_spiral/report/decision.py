@@ -163,7 +163,7 @@ def _lost(report: Report) -> Iterator[tuple[str, str, str]]:
             yield "items", str(item.reason), item.id
     for row in report.spiral.conversations:
         elsewhere = is_whole_shard(report) and row.reason == Reason(ReasonCode.NOT_STARTED)
-        if row.status in (Status.INSTRUMENT_FAILED, Status.NOT_RUN) and not elsewhere:
+        if row.status is not Status.MEASURED and not elsewhere:
             yield "conversations", str(row.reason), row.id
         for one in row.lost_judgements:
             yield "judgements", f"{one.judge}: {one.reason}" if one.judge else str(one.reason), row.id

@@ -17,6 +17,8 @@ from pytest_spiral.status import ReasonCode, Status
 # A recipe for runs of fewer turns than may be published.
 _FULL_TURNS = 20
 _READ = "read the items in full, in the page that this command writes:"
+# A failure of the evaluated model is stored and stays, however often the run is resumed.
+_ASKED_AGAIN = (Status.INSTRUMENT_FAILED, Status.NOT_RUN)
 # Options of pytest, with a value, that select some of the items.
 _SELECTING = ("-k", "-m", "--deselect")
 _OPTIONS = {name: option for option in OPTIONS for name in (option.alias, option.flag)}
@@ -108,13 +110,13 @@ def _only_judgements_refused(report: Report) -> bool:
     rows = report.spiral.conversations
     reasons = (judgement.reason for row in rows for judgement in row.lost_judgements)
     refused = any(reason is not None and reason.code is ReasonCode.BAD_REQUEST for reason in reasons)
-    return refused and not report.tempaffect.cards and all(row.status is Status.MEASURED for row in rows)
+    return refused and not report.tempaffect.cards and all(row.status not in _ASKED_AGAIN for row in rows)
 
 
 def _lost_codes(report: Report) -> set[ReasonCode]:
     rows = report.spiral.conversations
     lost = [item.reason for item in report.tempaffect.items if item.score is None]
-    lost += [row.reason for row in rows if row.status is not Status.MEASURED]
+    lost += [row.reason for row in rows if row.status in _ASKED_AGAIN]
     lost += [one.reason for row in rows for one in row.lost_judgements]
     codes = {reason.code for reason in lost if reason is not None}
     codes |= {ReasonCode.NOT_STARTED} if any(card.missing.n for card in report.tempaffect.cards) else set()
@@ -131,7 +133,7 @@ def _enough(report: Report, limit: float) -> float:
     counts = [card.missing for card in report.tempaffect.cards]
     wanted = sum(missing.of for missing in counts) + sum(sum(s.counts.values()) for s in report.spiral.scores)
     lost = sum(missing.n for missing in counts)
-    lost += sum(n for s in report.spiral.scores for status, n in s.counts.items() if status is not Status.MEASURED)
+    lost += sum(s.counts.get(status, 0) for s in report.spiral.scores for status in _ASKED_AGAIN)
     share = (wanted - lost) / wanted if wanted else 0.0
     return max(2 * limit, 1.5 * (report.usage.cost_usd or 0.0) / share if share else 10 * limit)
 

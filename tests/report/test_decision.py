@@ -88,6 +88,51 @@ def test_an_interrupted_run_is_resumed() -> None:
     assert step.command == "pytest --model=m --run-id=demo"
 
 
+def failed(status: str, code: str) -> Report:
+    """The demonstration where all conversations that were not measured have this status, and nothing else is missing."""
+    document = changed().model_dump(mode="json")
+    for row in document["spiral"]["conversations"]:
+        if row["status"] != "measured":
+            row |= {"status": status, "reason": {"code": code, "detail": "turn 1: the reply is empty"}}
+    for score in document["spiral"]["scores"]:
+        counts = score["counts"]
+        broken = sum(counts.values()) - counts["measured"]
+        score["counts"] = {**dict.fromkeys(counts, 0), "measured": counts["measured"], status: broken}
+    document |= {"verdict": "incomplete"}
+    document["usage"] |= {"max_cost_usd": 1.0, "cost_usd": 3.0}
+    return typed(document)
+
+
+def test_what_the_model_failed_is_a_cause_and_is_not_asked_again() -> None:
+    """A conversation without a reply is missing, the decision says why, and resuming, which would ask for nothing new,
+    is not proposed."""
+    decision = decision_of(failed("model_failed", "empty_reply"))
+    other = decision_of(failed("instrument_failed", "timeout"))
+
+    assert [(cause.what, cause.text[:11]) for cause in decision.causes] == [("conversations", "empty_reply")]
+    assert decision.next is not None
+    assert decision.next.command.startswith("pytest-spiral report")
+    assert other.next is not None
+    assert other.next.why.startswith("resume")
+
+
+def test_what_the_model_failed_was_paid_for() -> None:
+    """A limit on the cost has to hold what is missing, which a model's failure is not."""
+    budget = {"code": "budget", "detail": ""}
+    limits = []
+    for status in ("model_failed", "not_run"):
+        document = failed(status, "empty_reply").model_dump(mode="json")
+        document["tempaffect"]["cards"][0]["missing"] |= {"n": 1}
+        item = document["tempaffect"]["items"][0]
+        empty = dict.fromkeys(("score", "useful_bounded", "recoverable", "answer", "checks", "output"))
+        document["tempaffect"]["items"][0] = {**item, **empty, "points": {}, "status": "not_run", "reason": budget}
+        step = decision_of(typed(document)).next
+        assert step is not None
+        limits.append(float(step.command.rpartition("=")[2]))
+
+    assert limits[0] < limits[1]
+
+
 def test_options_are_replaced_by_either_name() -> None:
     """A second value of a repeatable option would be added; names of other options that begin alike stay."""
     argv = ["--spiral-gate", "a.b >= 1", "--gate=c.d >= 2", "--gate-policy=point", "--redo-judging", "x.py"]
