@@ -148,7 +148,7 @@ def remembered(plan: RunPlan, content: Content, store: RunStore) -> Examined:
     found = []
     for model in plan.everybody:
         asked = [(check, check.known(store)) for check in checks(model, plan, content, store.secret())]
-        found.append(_conclude(model, [_Answer(check, known.request, known.reply) for check, known in asked if known]))
+        found.append(_conclude(model, [_Answer.of(check, known) for check, known in asked if known]))
     return _together(plan, found)
 
 
@@ -199,6 +199,10 @@ class _Answer:
     check: Check
     request: ChatRequest
     reply: ChatReply
+
+    @classmethod
+    def of(cls, check: Check, known: Exchange) -> _Answer:
+        return cls(check, known.request, known.reply)
 
     @property
     def enforced(self) -> bool:
@@ -315,7 +319,7 @@ class _Examination:
         answers = []
         for check in asked:
             known = check.known(self.store)
-            answer = _Answer(check, known.request, known.reply) if known else None
+            answer = _Answer.of(check, known) if known else None
             if answer is None or await self._fault(answer) is not None:
                 if self.listed is None and self.model.kind == "remote":
                     try:
@@ -325,7 +329,9 @@ class _Examination:
                 answer = await self._ask(check, known.request.sample + 1 if known else 0)
                 if (fault := await self._fault(answer)) is not None:
                     raise fault
-            answers.append(answer)
+            # Of a judge's two tries the last, from which a resumed run will conclude, too.
+            last = check.known(self.store)
+            answers.append(_Answer.of(check, last) if last else answer)
         return _conclude(self.model, answers)
 
     async def _ask(self, check: Check, sample: int) -> _Answer:

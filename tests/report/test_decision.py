@@ -89,7 +89,7 @@ def test_an_interrupted_run_is_resumed() -> None:
 
 
 def failed(status: str, code: str) -> Report:
-    """The demonstration where all conversations that were not measured have this status, and nothing else is missing."""
+    """The demonstration in which all conversations that were not measured have this status."""
     document = changed().model_dump(mode="json")
     for row in document["spiral"]["conversations"]:
         if row["status"] != "measured":

@@ -196,6 +196,27 @@ def test_a_judge_without_schemas_is_asked_in_words(play: Play) -> None:
     assert outcome.plan.judges[0].schemaless
 
 
+def test_a_judge_that_thinks_at_its_second_try_is_asked_in_one_way(play: Play) -> None:
+    """Both sessions of a run learn from the same of its replies, and the second asks nothing again."""
+    project = play(role="judge")
+    healthy = project.server.handler
+
+    def answer(body: dict[str, Any], number: int) -> str | Reply | Fault:
+        reply = healthy(body, number)
+        if body["model"] != project.name or "same three houses" not in str(body):
+            return reply
+        usage = {"prompt_tokens": 10, "completion_tokens": 3000}
+        corrected = len(body["messages"]) > 2
+        return Reply(reply, reasoning="Hm.", usage=usage) if corrected else "I would say it is fine."
+
+    project.server.handler = answer
+    first = project.start()
+    again = project.start()
+
+    assert works(first)
+    assert (again.asked, sent(again, "judge")) == (0, sent(first, "judge"))
+
+
 def test_a_reply_cut_off_at_our_limit_is_no_score(play: Play) -> None:
     """One scenario makes the model think for ever: asked again up to the highest limit, then missing, with the limit
     named; the others are measured."""
