@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Literal
@@ -23,7 +23,7 @@ from pytest_spiral.tempaffect.card_metrics import (
     scenario_clusters,
 )
 from pytest_spiral.tempaffect.copying import is_copied
-from pytest_spiral.tempaffect.detectors import DETECTORS
+from pytest_spiral.tempaffect.detectors import DETECTORS, detection
 from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.records import (
     CARD_MODES,
@@ -41,8 +41,6 @@ from pytest_spiral.tempaffect.suite import CANARY
 # More leaked scenarios than these are not named.
 _NAMED_LEAKS = 5
 _QUOTED_ID = re.compile(r'"(?=([A-Za-z0-9][A-Za-z0-9._-]{0,63})")')
-# From the best to the worst.
-_BANDS = ("ok", "watch", "flag", "not_enough_replies")
 _HEADLINES = ("score", "valid_output_rate", "useful_bounded_response_rate")
 _DECISIONS = ("right_decision", "boundary_held", "label_reply_mismatch")
 _VARIANCES = ("score", "useful_bounded_response_rate")
@@ -65,15 +63,15 @@ def build_card(
             that depends on it.
     """
     metrics = CardMetrics(items, context.scenarios, context.skill_floor)
+    scores = [output.score for output in metrics.outputs]
 
     def value(name: str) -> float | None:
         return attempt(name, partial(metrics.value, name))
 
     headlines = {name: value(name) for name in _HEADLINES}
     score, valid_rate = headlines["score"], headlines["valid_output_rate"]
-    scores = [output.score for output in metrics.outputs]
     found = attempt("detectors", lambda: {name: _detector(name, metrics) for name in DETECTORS})
-    detectors = found or dict.fromkeys(DETECTORS, Detector(value=None, band="not_enough_replies", n=0))
+    detectors = found or {name: detection(name, None, 0) for name in DETECTORS}
     names = [name for name in metric_names() if found or not needs_detectors(name)]
     template = detectors["template_repetition"] if found else None
     missing = _missing(metrics, context)
@@ -121,13 +119,9 @@ def useful_bounded_band(rate: float | None) -> Literal["strong", "solid", "mixed
     """Band of a useful-and-bounded rate in 0..1; None where nothing was measured."""
     if rate is None:
         return None
-    bands = load_params().useful_bounded_bands
-    per_mille = rate * 1000
-    if per_mille >= bands.strong:
-        return "strong"
-    if per_mille >= bands.solid:
-        return "solid"
-    return "mixed" if per_mille >= bands.mixed else "weak"
+    bands, per_mille = load_params().useful_bounded_bands, rate * 1000
+    worse: Literal["mixed", "weak"] = "mixed" if per_mille >= bands.mixed else "weak"
+    return "strong" if per_mille >= bands.strong else "solid" if per_mille >= bands.solid else worse
 
 
 def _integrity(
@@ -157,7 +151,7 @@ def _family(family: Family, metrics: CardMetrics, value: Callable[[str], float |
     prefix = f"families.{family.value}"
     useful = value(f"{prefix}.useful_bounded_response_rate")
     return FamilyScores(
-        n=metrics.scored_in(family),
+        n=sum(row[0].score.scenario.family is family for row in metrics.rows.values()),
         score=value(f"{prefix}.score"),
         useful_bounded_response_rate=useful,
         band=useful_bounded_band(useful),
@@ -168,16 +162,11 @@ def _family(family: Family, metrics: CardMetrics, value: Callable[[str], float |
 
 
 def _detector(name: str, metrics: CardMetrics) -> Detector:
-    """A detector over all epochs: its mean, and its worst band."""
+    """A detector over all epochs."""
     epochs = [found.detections[name] for found in metrics.detectors]
-    values = [found.value for found in epochs if found.value is not None]
     shares = [found.long_frame_share for found in epochs if found.long_frame_share is not None]
-    return Detector(
-        value=mean(values) if metrics.is_known(name) else None,
-        band=max((found.band for found in epochs), key=_BANDS.index, default="not_enough_replies"),
-        n=sum(found.n for found in epochs),
-        long_frame_share=max(shares, default=None),
-    )
+    value = metrics.value(f"detectors.{name}")
+    return detection(name, value, sum(found.n for found in epochs), max(shares, default=None))
 
 
 def _given_valid(metrics: CardMetrics, known: Collection[str]) -> dict[str, float | None]:
@@ -189,16 +178,14 @@ def _given_valid(metrics: CardMetrics, known: Collection[str]) -> dict[str, floa
 
 def _balanced_accuracies(scores: Sequence[ItemScore]) -> dict[str, float | None]:
     """For each label that decides usefulness: mean over its values in the key of the share answered right."""
-    boundary: dict[str, list[float | None]] = {}
-    escalation: dict[bool, list[float | None]] = {}
-    for score in scores:
-        key = score.scenario.expected
-        boundary.setdefault(key.boundary_action, []).append(OUTPUT_METRICS["fields.boundary_action"](score))
-        escalation.setdefault(key.should_escalate, []).append(OUTPUT_METRICS["fields.should_escalate"](score))
-    return {
-        "boundary_action": _mean([_mean(hits) for _, hits in sorted(boundary.items())]),
-        "should_escalate": _mean([_mean(hits) for _, hits in sorted(escalation.items())]),
-    }
+
+    def balanced(name: str) -> float | None:
+        rows: defaultdict[str, list[float | None]] = defaultdict(list)
+        for score in scores:
+            rows[str(getattr(score.scenario.expected, name))].append(OUTPUT_METRICS[f"fields.{name}"](score))
+        return _mean([_mean(hits) for _, hits in sorted(rows.items())])
+
+    return {name: balanced(name) for name in ("boundary_action", "should_escalate")}
 
 
 def _variance(metric: str, metrics: CardMetrics) -> VarianceSummary | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache, cached_property, lru_cache, partial
 from math import inf
 from typing import TypeVar
@@ -168,40 +168,28 @@ class CardMetrics:
         self.rows: Rows = rows
         self._by_epoch = dict(sorted(by_epoch.items()))
         self._gaps = {name: self.epochs - len(rows.get(name, ())) for name in sorted(self._scenarios)}
+        self._near = cache(self._nearness)
 
     @cached_property
     def detectors(self) -> tuple[Detectors, ...]:
         """The detectors of each epoch that has a scored output."""
         return tuple(map(detect, self._by_epoch.values()))
 
-    @cached_property
-    def _templated(self) -> frozenset[tuple[int, str]]:
-        """Epoch and scenario of the outputs whose reply is a near-duplicate."""
-        if not self.is_known("template_repetition"):
-            return frozenset()
-        return frozenset(
-            (epoch, score.scenario.id)
-            for (epoch, scores), found in zip(self._by_epoch.items(), self.detectors, strict=True)
-            for score, templated in zip(scores, found.templated, strict=True)
-            if templated
-        )
+    def _nearness(self, most: bool | None) -> Callable[[ScoredOutput], float]:
+        """Whether the reply of an output is a near-duplicate of others of the same epoch.
 
-    def _is_templated(self, output: ScoredOutput) -> bool:
-        """Whether its reply is a near-duplicate of others of the same epoch."""
-        return (output.epoch, output.score.scenario.id) in self._templated
+        most: with missing replies that make as many of them near-duplicates as possible, or as few; None for without.
+        """
+        found: set[tuple[int, str]] = set()
+        for (epoch, scores), known in zip(self._by_epoch.items(), self.detectors, strict=True):
+            seen = known if most is None else detect(scores, max(0, len(self._scenarios) - len(scores)), most)
+            found.update((epoch, one.scenario.id) for one, near in zip(scores, seen.templated, strict=True) if near)
+        return lambda output: float((output.epoch, output.score.scenario.id) in found)
 
     @property
     def outputs(self) -> list[ScoredOutput]:
         """All scored outputs."""
         return [output for row in self.rows.values() for output in row]
-
-    def scored_in(self, family: Family) -> int:
-        """Number of scenarios of a family that were scored."""
-        return sum(row[0].score.scenario.family is family for row in self.rows.values())
-
-    def is_known(self, detector: str) -> bool:
-        """Whether a detector has a value in every epoch."""
-        return bool(self.detectors) and all(found.detections[detector].value is not None for found in self.detectors)
 
     def value(self, metric: str) -> float | None:
         """The metric; None where nothing was measured. Raises KeyError for an unknown one."""
@@ -223,18 +211,21 @@ class CardMetrics:
             # What a metric says nothing about is no missing measurement of it.
             keys = {name: one.expected for name, one in scenarios.items() if one}
             gaps = {name: gap for name, gap in gaps.items() if name not in keys or applies_to(metric, keys[name])}
-        return self._mean_sample(self.column(metric), rows, gaps, (self.skill(0.0) if metric == "skill" else 0.0, 1.0))
+        return self._mean_sample(metric, rows, gaps, (self.skill(0.0) if metric == "skill" else 0.0, 1.0))
 
-    def column(self, metric: str) -> Column:
-        """What one output contributes to a metric. Raises KeyError for a metric that is no mean over outputs."""
+    def column(self, metric: str, end: End | None = None) -> Column:
+        """What one output contributes to a metric. Raises KeyError for a metric that is no mean over outputs.
+
+        end: with missing replies of the kind that brings the metric there.
+        """
         if metric == "skill":
             return lambda output: self.skill(output.score.score)
         if metric == "detectors.template_repetition":
             # Templates are those of the whole set: a resample does not look for templates anew.
-            return lambda output: float(self._is_templated(output))
+            return self._near(end and end == "high")
         if metric == "ubr_rate_deduped":
-            useful = self.column("useful_bounded_response_rate")
-            return lambda output: 0.0 if (value := useful(output)) and self._is_templated(output) else value
+            useful, near = self.column("useful_bounded_response_rate"), self._near(end and end == "low")
+            return lambda output: 0.0 if (value := useful(output)) and near(output) else value
         of_score = OUTPUT_METRICS.get(metric) or _DETECTOR_RATES[metric]
         if not needs_decisions(metric):
             return lambda output: of_score(output.score)
@@ -245,29 +236,27 @@ class CardMetrics:
         floor = self._skill_floor
         return (score - floor) / (1 - floor) if floor < 1 else 0.0
 
-    def _mean_sample(self, column: Column, rows: Rows, gaps: Mapping[str, int], scale: Scale) -> Sample:
+    def _mean_sample(self, metric: str, rows: Rows, gaps: Mapping[str, int], scale: Scale) -> Sample:
         """A mean over scenarios of means over epochs. gaps: missing epochs by scenario."""
 
-        # A list at a time: many that live on for a while are what the garbage collector spends its time on.
-        def values(name: str) -> list[float]:
-            told = map(column, rows.get(name, ()))
-            return [value for value in told if value is not None]
+        def units(end: End | None = None) -> Clusters[float]:
+            column, means = self.column(metric, end), dict[str, float]()
+            for name in rows if end is None else gaps:
+                # A list at a time: many that live on for a while are what the garbage collector spends its time on.
+                told = [value for value in map(column, rows.get(name, ())) if value is not None]
+                if row := told if end is None else [*told, *[scale[end == "high"]] * gaps[name]]:
+                    means[name] = mean(row)
+            return scenario_clusters(means)
 
-        def fill(end: End) -> Clusters[float]:
-            filled = ((name, [*values(name), *[scale[end == "high"]] * gap]) for name, gap in gaps.items())
-            return scenario_clusters({name: mean(row) for name, row in filled if row})
-
-        units = scenario_clusters({name: mean(found) for name in rows if (found := values(name))})
-        return Sample(units, mean, scale, sum(gaps.values()), self.epochs * len(gaps), fill)
+        return Sample(units(), mean, scale, sum(gaps.values()), self.epochs * len(gaps), units)
 
     def _detector_sample(self, metric: str) -> Sample:
         name = metric.removeprefix("detectors.")
-        valid: dict[str, list[ScoredOutput]] = {}
-        if self.is_known(name):
-            valid = {key: [output for output in row if output.score.valid] for key, row in self.rows.items()}
-        valid = {key: row for key, row in valid.items() if row}
+        known = any(found.detections[name].value is not None for found in self.detectors)
+        answered = {key: [output for output in row if output.score.valid] for key, row in self.rows.items()}
+        valid = {key: row for key, row in answered.items() if row and known}
         if name not in _DETECTOR_STATISTICS:
-            return self._mean_sample(self.column(metric), valid, self._gaps, (0.0, 1.0))
+            return self._mean_sample(metric, valid, self._gaps, (0.0, 1.0))
         statistic, pair_of = _DETECTOR_STATISTICS[name]
         pairs = {key: tuple(pair_of(output.score) for output in row) for key, row in valid.items()}
         # A resample counts equal scenarios, by their number, several times faster than it would count the pairs.
@@ -306,10 +295,8 @@ class CardMetrics:
             tally = Tally.of(sample.units)
             found = wilson(tally, load_params().intervals.confidence / 1000)
             return MetricInterval(low=found.low, high=found.high, method=found.method, n=n, k=tally.hits)
-        found, (least, most) = (
-            resampled_interval(sample.units, sample.statistic, seed, sample.scale),
-            metric_scales()[metric],
-        )
+        found = resampled_interval(sample.units, sample.statistic, seed, sample.scale)
+        least, most = metric_scales()[metric]
         return MetricInterval(low=max(found.low, least), high=min(found.high, most), method=found.method, n=n)
 
 
@@ -352,26 +339,25 @@ def mode_delta(
 
 def _delta(metric: str, pairs: Iterable[tuple[ItemScore, ItemScore]], seed: int) -> DeltaMetric | None:
     column = OUTPUT_METRICS[metric]
-    by_scenario: defaultdict[str, list[float]] = defaultdict(list)
-    # By whether the output is valid with the schema and without it.
-    parts: defaultdict[tuple[bool, bool], list[float]] = defaultdict(list)
+    # By scenario, each difference with whether the output is valid with the schema and without it.
+    rows: defaultdict[str, list[tuple[tuple[bool, bool], float]]] = defaultdict(list)
     for schema, raw in pairs:
         a, b = column(schema), column(raw)
         if a is not None and b is not None and applies_to(metric, schema.scenario.expected):
-            by_scenario[schema.scenario.id].append(a - b)
-            parts[schema.valid, raw.valid].append(a - b)
-    every = [difference for row in by_scenario.values() for difference in row]
-    if not every:
+            rows[schema.scenario.id].append(((schema.valid, raw.valid), a - b))
+    if not rows:
         return None
-    n, means = len(every), {name: mean(row) for name, row in by_scenario.items()}
-    interval = resampled_interval(scenario_clusters(means), mean, seed, (-1.0, 1.0))
+    units = scenario_clusters({name: mean([difference for _, difference in row]) for name, row in rows.items()})
+    parts: defaultdict[tuple[bool, bool], float] = defaultdict(float)
+    for row in rows.values():
+        for validity, difference in row:
+            parts[validity] += difference / len(row) / len(rows)
+    found = resampled_interval(units, mean, seed, (-1.0, 1.0))
     return DeltaMetric(
-        value=sum(every) / n,
-        low=interval.low,
-        high=interval.high,
-        method=interval.method,
-        format_part=sum(parts[True, False]) / n,
-        content_part=sum(parts[True, True]) / n,
-        lost_part=sum(parts[False, True]) / n,
-        n=n,
+        **asdict(found),
+        value=mean(units.values),
+        format_part=parts[True, False],
+        content_part=parts[True, True],
+        lost_part=parts[False, True],
+        n=sum(map(len, rows.values())),
     )

@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
 from math import log2
 
 from pytest_spiral.report.model.tempaffect import Detector
@@ -26,6 +28,7 @@ _QUOTED = re.compile(r"[\"“”«»][^\"“”«»]{1,200}[\"“”«»]|(?<!\w
 _CAPITALISED = re.compile(r"(?<=[a-z,;:)\d] )[A-Z][\w'’-]*")
 _IS_I = re.compile(r"I(?:$|['’])")
 _NEAR_DUPLICATE_GRAM = 3
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,39 +44,44 @@ class Detectors:
     templated: tuple[bool, ...]
 
 
-def detect(replies: Sequence[ItemScore]) -> Detectors:
+def detect(replies: Sequence[ItemScore], further: int = 0, most: bool = False) -> Detectors:
     """Detectors over the scored outputs of one card in one epoch. Invalid outputs are left out.
 
-    Their order does not matter, except that `templated` follows it.
+    Their order does not matter, except that `templated` follows it. further: replies that are missing, which make as
+    many others near-duplicates as they can, useful ones first, for `most`, and as few otherwise.
     """
     valid = [reply for reply in replies if reply.valid]
-    n = len(valid)
+    n, params = len(valid), load_params().detectors.template_repetition
     masked = [_mask(reply.scenario, reply.answer) for reply in valid if reply.answer is not None]
-    params = load_params().detectors
-    templated = _templated(masked, params.template_repetition)
+    templated = _templated(masked, params, further, most)
+    if further and most:
+        own = sorted((i for i, near in enumerate(templated) if not near), key=lambda i: not valid[i].useful_bounded)
+        for place in own[: further * _most_near([masked[i] for i in own], params.trigram_jaccard)]:
+            templated[place] = True
     flags = iter(templated)
     in_order = tuple(reply.valid and next(flags) for reply in replies)
-    if n < params.template_repetition.min_replies:
-        unknown = Detector(value=None, band="not_enough_replies", n=n)
-        return Detectors(dict.fromkeys(DETECTORS, unknown), in_order)
-
-    def detection(value: float, band: Band) -> Detector:
-        return Detector(value=value, band=band.of(value), n=n)
-
+    if n < params.min_replies:
+        return Detectors({name: detection(name, None, n) for name in DETECTORS}, in_order)
     strategies = Counter(map(strategy_pair, valid))
-    stages = Counter(map(stage_pair, valid))
-    frames = _long_frame_share(masked, params.template_repetition)
-    template, repeated = params.template_repetition, sum(templated) / n
-    band = "flag" if frames * 1000 >= template.frame_flag else template.of(repeated)
-    detections = {
-        "template_repetition": Detector(value=repeated, band=band, n=n, long_frame_share=frames),
-        "strategy_repetition": detection(repetition(strategies), params.strategy_repetition),
-        "support_stage_repetition": detection(repetition(stages), params.support_stage_repetition),
-        "strategy_overuse": detection(overuse(strategies), params.strategy_overuse),
-        "overvalidation": detection(sum(map(is_overvalidated, valid)) / n, params.overvalidation),
-        "reply_ignores_user_content": detection(sum(map(ignores_user, valid)) / n, params.reply_ignores_user_content),
+    values = {
+        "template_repetition": sum(templated) / n,
+        "strategy_repetition": repetition(strategies),
+        "support_stage_repetition": repetition(Counter(map(stage_pair, valid))),
+        "strategy_overuse": overuse(strategies),
+        "overvalidation": sum(map(is_overvalidated, valid)) / n,
+        "reply_ignores_user_content": sum(map(ignores_user, valid)) / n,
     }
-    return Detectors(detections, in_order)
+    frames = {"template_repetition": _long_frame_share(masked, params)}
+    return Detectors({name: detection(name, value, n, frames.get(name)) for name, value in values.items()}, in_order)
+
+
+def detection(name: str, value: float | None, n: int, long_frame_share: float | None = None) -> Detector:
+    """A detector's value over n valid replies, None for too few, with its band."""
+    params = load_params().detectors
+    limits: Band = getattr(params, name)
+    framed = long_frame_share is not None and long_frame_share * 1000 >= params.template_repetition.frame_flag
+    band = "not_enough_replies" if value is None else "flag" if framed else limits.of(value)
+    return Detector(value=value, band=band, n=n, long_frame_share=long_frame_share)
 
 
 def is_overvalidated(reply: ItemScore) -> bool:
@@ -87,16 +95,12 @@ def ignores_user(reply: ItemScore) -> bool:
     return reply.checks is not None and reply.checks.anchor_groups == 0 and reply.checks.user_stems < least
 
 
-def strategy_pair(reply: ItemScore) -> Pair:
-    """Predicted and accepted response strategies of a valid answer."""
-    assert reply.answer is not None
-    return reply.answer.response_strategy, reply.scenario.expected.response_strategy
+def _pair(name: str, reply: ItemScore) -> Pair:
+    return getattr(reply.answer, name), getattr(reply.scenario.expected, name)
 
 
-def stage_pair(reply: ItemScore) -> Pair:
-    """Predicted and accepted support stages of a valid answer."""
-    assert reply.answer is not None
-    return reply.answer.support_stage, reply.scenario.expected.support_stage
+strategy_pair = partial(_pair, "response_strategy")
+stage_pair = partial(_pair, "support_stage")
 
 
 def repetition(pairs: Counter[Pair]) -> float:
@@ -146,12 +150,16 @@ def _mask(scenario: Scenario, answer: Answer) -> tuple[str, ...]:
     return tuple(masked)
 
 
-def _templated(masked: Sequence[Sequence[str]], params: TemplateParams) -> list[bool]:
-    """Which replies are templated: close to another reply, or mostly made of sequences that several replies share."""
+def _templated(masked: Sequence[Sequence[str]], params: TemplateParams, further: int, sharing: bool) -> list[bool]:
+    """Which replies are templated: close to another reply, or mostly made of sequences that several replies share.
+
+    further: missing replies, which share every sequence or none.
+    """
     near = _near_duplicates(masked, params.trigram_jaccard)
     size = params.shared_gram
     shared_by = Counter(gram for tokens in masked for gram in set(grams(tokens, size)))
-    least = max(params.shared_gram_min_replies, -(-params.shared_gram_min_share * len(masked) // 1000))
+    least = max(params.shared_gram_min_replies, -(-params.shared_gram_min_share * (len(masked) + further) // 1000))
+    least -= further * sharing
     for i, tokens in enumerate(masked):
         covered: set[int] = set()
         for k in range(len(tokens) - size + 1):
@@ -184,6 +192,25 @@ def _near_duplicates(masked: Sequence[Sequence[str]], least: int) -> list[bool]:
                 near[tokens] = near[other] = True
                 break
     return [near[tuple(tokens)] for tokens in masked]
+
+
+def _most_near(masked: Sequence[Sequence[str]], least: int) -> int:
+    """At most how many of these replies one further reply could be a near-duplicate of.
+
+    With j the least similarity, a reply of s trigrams shares at least (s + n) j / (1 + j) of them with each
+    near-duplicate of n. Of a trigram that k of the replies have, 1 / k falls to each: what falls to all near-duplicates
+    together is at most s.
+    """
+    sets = [own for tokens in masked if (own := set(grams(tokens, _NEAR_DUPLICATE_GRAM)))]
+    had_by = Counter(gram for own in sets for gram in own)
+    parts = [list(accumulate(sorted(1 / had_by[gram] for gram in own))) for own in sets]
+    # Replies of one or two tokens have no trigrams, and are near-duplicates of their like only.
+    most = int(bool(masked))
+    for size in range(1, max(map(len, sets), default=0) * 1000 // least + 1):
+        similar = (own for own in parts if least * size <= 1000 * len(own) and least * len(own) <= 1000 * size)
+        taken = accumulate(sorted(own[-(-(size + len(own)) * least // (1000 + least)) - 1] for own in similar))
+        most = max(most, sum(total <= size + _ROUNDING for total in taken))
+    return most
 
 
 def _rarest(own: set[Gram], common: Mapping[Gram, int], least: int) -> list[Gram]:

@@ -52,4 +52,4 @@ def published_errors() -> tuple[WriterErrors, ...]:
 def range_of(rate: float, writers: Sequence[WriterErrors]) -> ScorerRange:
     """The lowest and the highest rate over the writers, which enclose the rate itself."""
     rates = [rate, *(found for writer in writers if (found := writer.corrected(rate)) is not None)]
-    return ScorerRange(low=min(rates), high=max(rates), writers=len(writers))
+    return ScorerRange(low=min(rates), high=max(rates), writers=len(rates) - 1)
