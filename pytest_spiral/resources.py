@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pytest_spiral.errors import DataError
+from pydantic import ValidationError
+
+from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.strict_json import StrictJson
 
 # About twice a file with a thousand conversations.
@@ -81,6 +84,21 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(read_text(path))
     except tomllib.TOMLDecodeError as error:
         raise DataError(f"{path}: not valid TOML: {error}") from None
+
+
+@contextmanager
+def naming_faults(where: object, whole: str = "file", hint: str = "") -> Iterator[None]:
+    """Raise the first fault that pydantic finds within the block as a `DataError` that begins with the place.
+
+    Args:
+        where: File, and line or entry.
+        whole: What to name where the fault is not in a single key.
+        hint: What follows the fault.
+    """
+    try:
+        yield
+    except ValidationError as error:
+        raise DataError(f"{where}: {first_fault(error, whole)}{hint}") from None
 
 
 def line_in_toml(path: Path, location: Sequence[int | str]) -> int:

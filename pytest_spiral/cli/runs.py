@@ -10,13 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from pytest_spiral.cli import print_json, tell
 from pytest_spiral.compare.recording import load_recording
 from pytest_spiral.compare.runs import compare_paths
 from pytest_spiral.compare.shadow import compare_shadow
-from pytest_spiral.errors import ConfigError, DataError, StoreError, first_fault
+from pytest_spiral.errors import ConfigError, DataError, StoreError
 from pytest_spiral.evaluate.report import evaluate_imported
 from pytest_spiral.evaluate.verdict import exit_code
 from pytest_spiral.report.circumstances import versions
@@ -29,6 +27,7 @@ from pytest_spiral.report.model.parts import PartCode
 from pytest_spiral.report.read import find_report, load_report
 from pytest_spiral.report.terminal import decision_lines, failed_lines, summary_lines
 from pytest_spiral.report.write import file_slug, write_atomically, write_report, write_site, write_views
+from pytest_spiral.resources import naming_faults
 from pytest_spiral.run.shards import evaluate_again, merge_shards
 from pytest_spiral.spiral.aggregate import rescore_groups
 from pytest_spiral.spiral.content import Opening
@@ -47,10 +46,8 @@ def prefixes(options: argparse.Namespace) -> int:
         protocol = recording.protocol()
         for place, model in enumerate(recording.of_suite("spiral"), 1):
             for conversation in recording.by_model[model]:
-                try:
+                with naming_faults(f"{path}: conversation {conversation.id}"):
                     found += cut(conversation, depths, protocol, f"r{number}-{place}")
-                except ValidationError as error:
-                    raise DataError(f"{path}: conversation {conversation.id}: {first_fault(error)}") from None
     if not found:
         raise DataError(f"no conversation has {depths[0]} replies and a message after them; try a smaller --depth")
     rows = [prefix.model_dump(mode="json", exclude_defaults=True) for prefix in found]

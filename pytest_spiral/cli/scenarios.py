@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from pytest_spiral.cli import print_json, tell
-from pytest_spiral.errors import DataError, first_fault
+from pytest_spiral.errors import DataError
 from pytest_spiral.report.lines import plain
 from pytest_spiral.report.write import write_atomically
-from pytest_spiral.resources import read_text
+from pytest_spiral.resources import naming_faults, read_text
 from pytest_spiral.tempaffect.checks import check_reply
 from pytest_spiral.tempaffect.lint import lint_scenario
 from pytest_spiral.tempaffect.records import REPLY_CHECKS
@@ -100,8 +100,9 @@ def _rows(file: Path) -> Iterator[tuple[int, _Row]]:
             where = f"{file}:{number}"
             try:
                 # Through `json`, whose limits on depth and numbers are Python's own.
-                yield number, _Row.model_validate_json(json.dumps(json.loads(line)))
-            except ValidationError as error:
-                raise DataError(f"{where}: {first_fault(error, 'object')}") from None
+                value = json.dumps(json.loads(line))
             except (ValueError, RecursionError) as error:
                 raise DataError(f"{where}: not valid JSON: {error}") from None
+            with naming_faults(where, "object"):
+                row = _Row.model_validate_json(value)
+            yield number, row

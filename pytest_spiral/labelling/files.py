@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from pytest_spiral.errors import DataError, first_fault
+from pytest_spiral.errors import DataError
 from pytest_spiral.report.model.base import Count, Record
-from pytest_spiral.resources import read_text
+from pytest_spiral.resources import naming_faults, read_text
 from pytest_spiral.tempaffect.records import Item, Mode
 from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.text import whole_characters
@@ -280,7 +280,5 @@ def answers_fault(suite: SuiteName, questions: Iterable[str], answers: Iterable[
 
 
 def _parsed(model: type[T], line: str, where: str) -> T:
-    try:
+    with naming_faults(where, "line", "; see docs/reference/label-files.md"):
         return model.model_validate_json(line, strict=True)
-    except ValidationError as error:
-        raise DataError(f"{where}: {first_fault(error, 'line')}; see docs/reference/label-files.md") from None

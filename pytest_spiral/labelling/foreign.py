@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from pytest_spiral.errors import DataError, first_fault
+from pytest_spiral.errors import DataError
 from pytest_spiral.labelling.files import (
     CANNOT_TELL,
     MAX_ITEMS,
@@ -28,7 +28,7 @@ from pytest_spiral.labelling.files import (
     SuiteName,
     value_of,
 )
-from pytest_spiral.resources import read_text
+from pytest_spiral.resources import naming_faults, read_text
 from pytest_spiral.settings import DEFAULT_PROTOCOL
 from pytest_spiral.spiral.protocol import load_protocol
 from pytest_spiral.tables import Table, read_table
@@ -127,7 +127,7 @@ def import_labels(path: Path, mapping_path: Path) -> LabelFile:
     settles = {"name": mapping.adjudicator, "kind": kinds.pop(mapping.adjudicator)}
     if not kinds:
         raise DataError(f"{path}: no answer of a rater in it")
-    try:
+    with naming_faults(path):
         header = Header.model_validate(
             {
                 "suite": mapping.suite,
@@ -139,8 +139,6 @@ def import_labels(path: Path, mapping_path: Path) -> LabelFile:
             }
         )
         rows = [_labelled(mapping, header, name, item) for name, item in items.items()]
-    except ValidationError as error:
-        raise DataError(f"{path}: {first_fault(error)}") from None
     return LabelFile(header, tuple(rows))
 
 

@@ -15,10 +15,10 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
-from pytest_spiral.errors import DataError, first_fault
-from pytest_spiral.resources import read_json, read_text
+from pytest_spiral.errors import DataError
+from pytest_spiral.resources import naming_faults, read_json, read_text
 from pytest_spiral.spiral.content import Opening, load_openings
 from pytest_spiral.spiral.protocol import Protocol
 
@@ -156,10 +156,8 @@ class _Files:
         """A file of this type."""
         self.text(name)
         path = self.folder / name
-        try:
+        with naming_faults(path):
             return adapter.validate_json(json.dumps(read_json(path, strict=True)), strict=True)
-        except ValidationError as error:
-            raise DataError(f"{path}: {first_fault(error)}") from None
 
 
 def _newest_prompts(folder: Path) -> str:

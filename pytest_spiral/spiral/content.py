@@ -10,11 +10,11 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from pytest_spiral.errors import DataError, first_fault
+from pytest_spiral.errors import DataError
 from pytest_spiral.hashing import digest
-from pytest_spiral.resources import data_root, read_json, read_text, read_toml, scenarios_root
+from pytest_spiral.resources import data_root, naming_faults, read_json, read_text, read_toml, scenarios_root
 from pytest_spiral.spiral.records import Beginning
 from pytest_spiral.tables import Table, Text, read_table
 
@@ -58,10 +58,8 @@ def load_openings(path: Path | None = None, *, prefixes: bool = False) -> tuple[
         raise DataError(f"{path}: expected a JSON list of prompts")
     openings: dict[str, Opening] = {}
     for index, entry in enumerate(raw):
-        try:
+        with naming_faults(f"{path}: prompt {index}", "prompt"):
             opening = Opening.model_validate_json(json.dumps(entry))
-        except ValidationError as error:
-            raise DataError(f"{path}: prompt {index}: {first_fault(error, 'prompt')}") from None
         if not opening.first.strip():
             raise DataError(f"{path}: prompt {index}: prompts.0: the opening message must be given")
         if prefixes != (opening.beginning is not None) or (prefixes and len(opening.prompts) > 1):

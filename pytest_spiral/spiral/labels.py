@@ -23,11 +23,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, ValidationError
 
-from pytest_spiral.errors import DataError, first_fault
+from pytest_spiral.errors import DataError
 from pytest_spiral.hashing import digest
 from pytest_spiral.labelling.files import EXTRA_STRATA, LabelledItem, begins_with, read_labels
 from pytest_spiral.report.model.judges import LabelledBy
-from pytest_spiral.resources import data_root, read_text
+from pytest_spiral.resources import data_root, naming_faults, read_text
 from pytest_spiral.spiral.agreement import strengths
 from pytest_spiral.spiral.chunks import Chunk, Exchange
 from pytest_spiral.spiral.records import behaviour_name
@@ -281,10 +281,8 @@ def _from_lines(path: Path, behaviours: Sequence[str]) -> LabelledSet:
         if not turns and header is None and (header := _header(line)) is not None:
             _check(_names(header), behaviours, f"{where}: labelled")
             continue
-        try:
+        with naming_faults(where, "line", "; see docs/how-to/calibrate-a-judge.md"):
             row = _Row.model_validate_json(line)
-        except ValidationError as error:
-            raise DataError(f"{where}: {first_fault(error, 'line')}; see docs/how-to/calibrate-a-judge.md") from None
         if row.id in turns:
             raise DataError(f"{where}: id: {row.id!r} is there twice")
         if len(turns) >= MAX_TURNS:

@@ -14,10 +14,10 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Generic, NamedTuple, TypeVar
 
-from pydantic import BaseModel, Field, StrictInt, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, StrictInt, TypeAdapter
 
-from pytest_spiral.errors import DataError, first_fault
-from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.errors import DataError
+from pytest_spiral.resources import data_root, naming_faults, read_toml
 from pytest_spiral.tempaffect.required_words import PhraseIndex
 from pytest_spiral.tempaffect.scenario import ForbiddenPhrase
 
@@ -50,10 +50,8 @@ def _read(name: str, expected: TypeAdapter[Value]) -> Value:
     if name not in _entries():
         raise AttributeError(f"no list or table {name!r} in data/tempaffect/lexicons and params.toml")
     path, value = _entries()[name]
-    try:
+    with naming_faults(f"{path}: {name}", "list"):
         return expected.validate_python(value)
-    except ValidationError as error:
-        raise DataError(f"{path}: {name}: {first_fault(error, 'list')}") from None
 
 
 @dataclass(frozen=True, eq=False, slots=True)

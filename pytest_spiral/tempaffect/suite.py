@@ -12,9 +12,9 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from pytest_spiral.chat import Message
-from pytest_spiral.errors import DataError, first_fault
+from pytest_spiral.errors import DataError
 from pytest_spiral.hashing import digest, digest_of_all
-from pytest_spiral.resources import data_root, read_json, read_text, read_toml, scenarios_root
+from pytest_spiral.resources import data_root, naming_faults, read_json, read_text, read_toml, scenarios_root
 from pytest_spiral.tempaffect.contract import output_schema
 from pytest_spiral.tempaffect.scenario import Scenario
 
@@ -99,10 +99,8 @@ def read_scenarios(path: Path) -> list[Scenario]:
         raise DataError(f"{path}: no scenario found; write at least one")
     found: dict[str, Scenario] = {}
     for index, entry in enumerate(entries):
-        try:
+        with naming_faults(f"{path}: scenario {_label(entry, index)}", "object"):
             scenario = entry if isinstance(entry, Scenario) else Scenario.model_validate(entry)
-        except ValidationError as error:
-            raise DataError(f"{path}: scenario {_label(entry, index)}: {first_fault(error, 'object')}") from None
         if scenario.id in found:
             label = f"{index} ({scenario.id})"
             raise DataError(f"{path}: scenario {label}: id: used twice; every scenario needs its own")

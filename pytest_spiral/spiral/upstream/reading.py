@@ -8,11 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from pytest_spiral.chat import Message
-from pytest_spiral.errors import DataError, first_fault, key_path
-from pytest_spiral.resources import read_json
+from pytest_spiral.errors import DataError, key_path
+from pytest_spiral.resources import naming_faults, read_json
 from pytest_spiral.spiral.evidence import SourceText, located_finding
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Finding, Origin, behaviour_name
 from pytest_spiral.spiral.simulator import rules_for, simulator_health
@@ -46,10 +44,8 @@ def load_upstream(path: Path | str, num_turns: int | None = None) -> tuple[Conve
         DataError: The file holds anything else; the message names file and key path.
     """
     path = Path(path)
-    try:
+    with naming_faults(path):
         runs = FILE.validate_python(read_json(path, strict=True))
-    except ValidationError as error:
-        raise DataError(f"{path}: {first_fault(error)}") from None
     conversations: list[Conversation] = []
     judgements = 0
     for run_id, run in runs.items():
