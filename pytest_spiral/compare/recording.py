@@ -219,13 +219,13 @@ def load_recording(path: Path) -> Recording:
     if path.is_dir() or path.name == "run.sqlite":
         path = (path if path.is_dir() else path.parent) / "report.json"
     report = find_report(path)
-    conversations = tuple(candidates(report)) if report else load_upstream(path)
+    conversations = tuple(without_floors(report)) if report else load_upstream(path)
     if not conversations and not (report and report.tempaffect.items):
         raise DataError(f"{path}: nothing is recorded in it")
     return Recording(name, path, hashlib.sha256(path.read_bytes()).hexdigest(), conversations, report)
 
 
-def candidates(report: Report) -> Iterator[Conversation]:
+def without_floors(report: Report) -> Iterator[Conversation]:
     """The conversations of a report without those of models that do nothing."""
     floors = {model.spec for model in report.run.config.models if model.floor}
     return (one for one in report.spiral.recorded() if one.model not in floors)

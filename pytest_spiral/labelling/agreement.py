@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from pytest_spiral.labelling.files import LabelFile, SuiteName
+from pytest_spiral.labelling.files import LabelFile
 from pytest_spiral.report.model.reply_judges import Coefficient, QuestionAgreement
+from pytest_spiral.settings import SuiteName
 from pytest_spiral.stats import (
     Clusters,
     agreement_interval,

@@ -8,17 +8,27 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import comb
 
 from pytest_spiral.chat import Message
 from pytest_spiral.hashing import digest_of_all
-from pytest_spiral.labelling.files import ItemText, SuiteName, bounded, reply_id, reply_text, turn_id
+from pytest_spiral.labelling.files import (
+    Drawn,
+    Inclusion,
+    ItemText,
+    Stratum,
+    bounded,
+    reply_id,
+    reply_text,
+    turn_id,
+)
 from pytest_spiral.labelling.reply_judge import disputed
 from pytest_spiral.report.model import ConversationRecord, Report
+from pytest_spiral.settings import SuiteName
+from pytest_spiral.spiral.chunks import exchanges
 from pytest_spiral.status import Status
-from pytest_spiral.tempaffect.records import REPLY_CHECKS, Item, Mode
+from pytest_spiral.tempaffect.records import REPLY_CHECKS, Item
 
 # Share of a sample that is drawn from the items that are hard to decide.
 _EXTRA = Fraction(1, 3)
@@ -27,20 +37,14 @@ _MOST_HISTORY, _MOST_MESSAGE = 20_000, 3_000
 _DECISIVE = tuple(name for name in REPLY_CHECKS if name not in ("brevity", "forbidden_phrase_clean"))
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """An item that could be labelled. hard: judges or checks disagree on it, or it stands near a decision."""
+class Candidate(Drawn):
+    """An item that could be labelled; the draw says how likely it was and what for."""
 
-    item: str
-    model: str
-    mode: Mode | None
-    cluster: str
+    inclusion: Inclusion = 1.0
+    stratum: Stratum = "all"
     text: ItemText
     hard: bool
-    inclusion: float = 1.0
-    """The probability with which the design draws it."""
-    stratum: str = "all"
-    """The part of the sample that it was drawn for."""
+    """Judges or checks disagree on it, or it stands near a decision."""
 
 
 def candidates(report: Report, suite: SuiteName) -> list[Candidate]:
@@ -54,8 +58,8 @@ def replies_hash(report: Report, suite: SuiteName) -> str:
     if suite == "tempaffect":
         rows = ([item.model, reply_id(item), item.output or ""] for item in report.tempaffect.items)
     else:
-        talks = report.spiral.conversations
-        rows = ([row.model, row.id, row.twin_of, *(said.content for said in row.transcript)] for row in talks)
+        conversations = report.spiral.conversations
+        rows = ([row.model, row.id, row.twin_of, *(said.content for said in row.transcript)] for row in conversations)
     return digest_of_all(sorted(rows))
 
 
@@ -70,7 +74,7 @@ def _replies(report: Report) -> Iterator[Candidate]:
             continue
         hard = _is_near(item) or len(verdicts[item.model, item.id]) > 1 or bool(disputed(item))
         text = reply_text(scenario, item.answer.reply)
-        yield Candidate(reply_id(item), item.model, item.mode, item.id, text, hard)
+        yield Candidate(item=reply_id(item), model=item.model, mode=item.mode, cluster=item.id, text=text, hard=hard)
 
 
 def _is_near(item: Item) -> bool:
@@ -92,7 +96,8 @@ def _turns(report: Report) -> Iterator[Candidate]:
         hard = _hard_turns(row)
         for turn, text in enumerate(_exchanges(row)):
             if turn in judged:
-                yield Candidate(turn_id(row.id, turn), row.model, None, row.id, text, turn in hard)
+                place = turn_id(row.id, turn)
+                yield Candidate(item=place, model=row.model, mode=None, cluster=row.id, text=text, hard=turn in hard)
 
 
 def _exchanges(row: ConversationRecord) -> Iterator[ItemText]:
@@ -102,16 +107,12 @@ def _exchanges(row: ConversationRecord) -> Iterator[ItemText]:
     """
     begun = row.beginning.history if row.beginning else ()
     opening = next((message.content for message in (*begun, *row.transcript) if message.role == "user"), "")
-    before, said, history = begun[-1].content if begun else "", list[str](), _history(begun[1:-1])
-    for message in row.transcript:
-        if message.role == "user":
-            said.append(message.content)
-        elif message.role == "assistant":
-            user = "\n\n".join(said)
-            shown = {"opening": opening if before else "", "before": before, "user": user, "assistant": message.content}
-            shown["history"] = history
-            yield ItemText(**{name: bounded(value) for name, value in shown.items()})
-            before, said = message.content, []
+    before, history = begun[-1].content if begun else "", _history(begun[1:-1])
+    for turn in exchanges(row.transcript):
+        shown = {"opening": opening if before else "", "history": history, "before": before}
+        shown |= {"user": turn.user, "assistant": turn.assistant}
+        yield ItemText(**{name: bounded(value) for name, value in shown.items()})
+        before = turn.assistant
 
 
 def _history(messages: Sequence[Message]) -> str:
@@ -165,8 +166,8 @@ def draw(population: Sequence[Candidate], size: int, seed: int) -> list[Candidat
     }
     of_hard, of_easy = inclusions(len(population), sum(one.hard for one in population), size - extra, extra)
     return [
-        replace(population[place], inclusion=of_hard if population[place].hard else of_easy, stratum=stratum)
-        for place, stratum in sorted(strata.items())
+        one.model_copy(update={"inclusion": of_hard if one.hard else of_easy, "stratum": stratum})
+        for one, stratum in ((population[place], stratum) for place, stratum in sorted(strata.items()))
     ]
 
 

@@ -15,7 +15,9 @@ from pydantic import Field
 
 from pytest_spiral.errors import DataError
 from pytest_spiral.report.model.base import Count, Record
+from pytest_spiral.report.model.corrected import Whose
 from pytest_spiral.resources import naming_faults, read_text
+from pytest_spiral.settings import SuiteName
 from pytest_spiral.tempaffect.records import Item, Mode
 from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.text import whole_characters
@@ -26,9 +28,7 @@ FORMAT: Final = "pytest-spiral labels"
 MAX_ITEMS = 20_000
 _MOST_CHARS = 100_000
 CANNOT_TELL: Final = "cannot tell"
-SuiteName = Literal["tempaffect", "spiral"]
 RaterKind = Literal["person", "model"]
-Whose = Literal["people", "model raters", "mixed"]
 
 TEMPAFFECT_QUESTIONS = ("content_grounding", "concrete_action", "non_defensive", "right_decision", "useful_bounded")
 """In the order in which they are asked. Those of Spiral-Bench are the behaviours of its rubric."""

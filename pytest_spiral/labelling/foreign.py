@@ -25,11 +25,10 @@ from pytest_spiral.labelling.files import (
     LabelledItem,
     RaterKind,
     Strength,
-    SuiteName,
     value_of,
 )
 from pytest_spiral.resources import naming_faults, read_text
-from pytest_spiral.settings import DEFAULT_PROTOCOL
+from pytest_spiral.settings import DEFAULT_PROTOCOL, SuiteName
 from pytest_spiral.spiral.protocol import load_protocol
 from pytest_spiral.tables import Table, read_table
 

@@ -1,4 +1,4 @@
-"""From the answers that raters exported to a label file: checks, what differs, what an adjudicator settled. Pure."""
+"""From the answers that raters exported to a label file: checks, what differs, what an adjudicator settled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from pytest_spiral.labelling.files import (
     LabelFile,
     LabelledItem,
     Quoted,
-    SuiteName,
     answers_fault,
     read_records,
     value_of,
@@ -30,6 +29,7 @@ from pytest_spiral.labelling.files import (
 from pytest_spiral.labelling.pages import Disputes
 from pytest_spiral.labelling.sheets import RATER_NAME, Sheet
 from pytest_spiral.report.model.base import Record
+from pytest_spiral.settings import SuiteName
 
 EXPORT_FORMAT: Final = "pytest-spiral answers"
 Key = Annotated[str, Field(min_length=1, max_length=64)]

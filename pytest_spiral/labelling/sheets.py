@@ -22,11 +22,11 @@ from pytest_spiral.labelling.files import (
     ItemText,
     Rater,
     Sampling,
-    SuiteName,
     read_records,
 )
 from pytest_spiral.labelling.wording import wording_hash
 from pytest_spiral.report.model import Report
+from pytest_spiral.settings import SuiteName
 from pytest_spiral.spiral.protocol import load_protocol
 
 SHEET_FILE = "sampling.jsonl"
@@ -160,8 +160,7 @@ def make_sheet(
             wording=words,
         ),
         tuple(
-            SheetItem(**dict(Drawn.model_validate(one)), key=digest([name, one.model, one.item])[:12], text=one.text)
-            for one in drawn
+            SheetItem(**one.model_dump(exclude={"hard"}), key=digest([name, one.model, one.item])[:12]) for one in drawn
         ),
     )
 

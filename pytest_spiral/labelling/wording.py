@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from pytest_spiral.hashing import digest
-from pytest_spiral.labelling.files import SuiteName
 from pytest_spiral.resources import data_root
+from pytest_spiral.settings import SuiteName
 from pytest_spiral.spiral.content import load_rubric
 from pytest_spiral.spiral.protocol import load_protocol
 from pytest_spiral.tables import Table, Text, read_table

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 from pytest_spiral.chat import ChatReply, ChatRequest, Role
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.models.endpoint import OPTION_OF
+from pytest_spiral.settings import SuiteName
 from pytest_spiral.spiral.actors import DRY_CHARACTERS, SILENT, assistant_reply, seeker_message
 from pytest_spiral.spiral.lexical import LEXICAL_JUDGE
 from pytest_spiral.tempaffect.stand_ins import DRY_MODELS, dry_output
@@ -17,7 +17,6 @@ PREFIX = "dry/"
 SEEKER = "dry/seeker"
 FLOORS = (f"{PREFIX}{SILENT}", f"{PREFIX}cold_refuser")
 """Assistants that do nothing: one answers "ok." to everything, the other refuses coldly."""
-SuiteName = Literal["tempaffect", "spiral"]
 
 _EVALUATED: Mapping[SuiteName, Sequence[str]] = {"tempaffect": DRY_MODELS, "spiral": (*DRY_CHARACTERS, SILENT)}
 

@@ -74,32 +74,32 @@ def chunk_transcript(
     right after another reply is an exchange with an empty user message.
     """
     size, before = protocol.chunk_size, protocol.context_turns
-    earlier, exchanges = _exchanges(history, protocol), _exchanges(transcript, protocol)
-    starts = range(first * size + (not protocol.first_turn_judged), len(exchanges), size)
+    earlier, own = (exchanges(messages, protocol.max_reply_chars) for messages in (history, transcript))
+    starts = range(first * size + (not protocol.first_turn_judged), len(own), size)
     return tuple(
         Chunk(
             index,
-            tuple(exchanges[at : at + size]),
+            tuple(own[at : at + size]),
             tuple(
                 _shortened(exchange, protocol.context_chars or 0)
-                for exchange in [*earlier, *exchanges[:at]][max(0, len(earlier) + at - before) :]
+                for exchange in [*earlier, *own[:at]][max(0, len(earlier) + at - before) :]
             ),
         )
         for index, at in enumerate(starts, first)
     )
 
 
-def _exchanges(transcript: Sequence[Message], protocol: Protocol) -> list[Exchange]:
-    exchanges: list[Exchange] = []
+def exchanges(transcript: Iterable[Message], most_chars: int | None = None) -> list[Exchange]:
+    """The replies of a transcript, each with everything that the user said since the last. most_chars: of a reply."""
+    found: list[Exchange] = []
     user: list[str] = []
     for message in transcript:
         if message.role == "user":
             user.append(message.content)
         elif message.role == "assistant":
-            reply = message.content[: protocol.max_reply_chars]
-            exchanges.append(Exchange(len(exchanges), "\n\n".join(user), reply))
+            found.append(Exchange(len(found), "\n\n".join(user), message.content[:most_chars]))
             user = []
-    return exchanges
+    return found
 
 
 def is_cut(replies: Sequence[str], turns: Collection[int], protocol: Protocol) -> bool:

@@ -23,7 +23,7 @@ from pytest_spiral.report.model.spiral import Headline, HeadlineNumber, Tails
 from pytest_spiral.spiral.counted import STRONGEST
 from pytest_spiral.spiral.panel import Panel
 from pytest_spiral.spiral.sample import MIN_ITEMS
-from pytest_spiral.spiral.turn_values import TURN_VALUES, turn_means
+from pytest_spiral.spiral.turn_values import TURN_VALUES, mean_turn_values
 from pytest_spiral.stats import Clusters, bounded_mean, pair, standard_error
 
 _SCALE = (0.0, 100.0)
@@ -53,7 +53,7 @@ def _by_prompt(panel: Panel, name: str) -> Clusters[float]:
     """A turn value of each prompt; nothing where a judge measured nothing at all."""
     if not all(sample.conversations for sample in panel.samples):
         return Clusters("prompt", (), ())
-    return panel.by_prompt(lambda conversations: turn_means(conversations, panel.protocol)[name])
+    return panel.by_prompt(lambda conversations: mean_turn_values(conversations, panel.protocol)[name])
 
 
 def mean_over(

@@ -25,7 +25,7 @@ from pydantic import Field, JsonValue, ValidationError
 
 from pytest_spiral.errors import DataError
 from pytest_spiral.hashing import digest
-from pytest_spiral.labelling.files import EXTRA_STRATA, LabelledItem, begins_with, read_labels
+from pytest_spiral.labelling.files import EXTRA_STRATA, LabelledItem, Strength, begins_with, read_labels
 from pytest_spiral.report.model.judges import LabelledBy
 from pytest_spiral.resources import data_root, naming_faults, read_text
 from pytest_spiral.spiral.agreement import strengths
@@ -35,7 +35,6 @@ from pytest_spiral.spiral.upstream import load_upstream
 from pytest_spiral.status import Status
 from pytest_spiral.tables import Table, read_table
 
-Strength = Annotated[int, Field(ge=0, le=3)]
 Labels = dict[str, Strength]
 Looked = tuple[str, ...] | dict[str, tuple[str, ...]]
 """The behaviours that were looked for: by all raters, or by each."""

@@ -21,7 +21,7 @@ _Turn = tuple[float, Sequence[float], Sequence[float]]
 """What one turn adds to each mean, 0..1: its risk, whether each call for protection was met, and whether it nags."""
 
 
-def turn_means(conversations: Sequence[CountedConversation], protocol: Protocol) -> Mapping[str, float | None]:
+def mean_turn_values(conversations: Sequence[CountedConversation], protocol: Protocol) -> Mapping[str, float | None]:
     """Mean of each turn value over the judged turns of these conversations; None where there is nothing to average."""
     chunks = [chunk for item in conversations for chunk in item.chunks if not chunk.failed]
     turns = [turn for chunk in chunks for turn in _turns(chunk, protocol)]

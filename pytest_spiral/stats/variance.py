@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from math import fsum, sqrt
 from statistics import NormalDist
 
-from pydantic import ConfigDict
-
 from pytest_spiral.stats.clusters import Clusters, ClusterUnit
 
 __all__ = ["VarianceSummary", "design_effect", "minimum_detectable_difference", "standard_error", "variance_summary"]
 
-_CONFIG = ConfigDict(extra="forbid")
+_CONFIG = {"extra": "forbid"}
 Nested = Clusters[Sequence[Sequence[float]]]
 """Units holding repetitions holding one value per judge."""
 

@@ -11,8 +11,9 @@ from random import Random
 from pytest_spiral.evaluate.inputs import RunResults
 from pytest_spiral.evaluate.report import evaluate
 from pytest_spiral.labelling.drawing import candidates, draw, replies_hash
-from pytest_spiral.labelling.files import Answer, Header, LabelFile, LabelledItem, Rater, RaterKind, Sampling, SuiteName
+from pytest_spiral.labelling.files import Answer, Header, LabelFile, LabelledItem, Rater, RaterKind, Sampling
 from pytest_spiral.report.model import Report
+from pytest_spiral.settings import SuiteName
 from pytest_spiral.tempaffect.records import Item, Mode
 from pytest_spiral.tempaffect.stand_ins import dry_output
 from pytest_spiral.tempaffect.suite import load_suite

@@ -17,7 +17,10 @@ from tests.html.reports import demo, demo_document, typed
 
 def population(hard: int, easy: int) -> list[Candidate]:
     text = ItemText(assistant="ok")
-    return [Candidate(f"i{n}", "m", None, f"c{n}", text, n < hard) for n in range(hard + easy)]
+    return [
+        Candidate(item=f"i{n}", model="m", mode=None, cluster=f"c{n}", text=text, hard=n < hard)
+        for n in range(hard + easy)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from pytest_spiral.spiral.counting import MissingAs
 from pytest_spiral.spiral.labels import load_labels
 from pytest_spiral.spiral.per_10k import scheme_beside, scheme_score
 from pytest_spiral.spiral.records import behaviour_name
-from pytest_spiral.spiral.turn_values import turn_means
+from pytest_spiral.spiral.turn_values import mean_turn_values
 from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.fakes.bootstrap import few_draws
 from tests.spiral.builders import BEHAVIOURS, conversation, finding, judged, present, published, quick, unrounded
@@ -268,7 +268,7 @@ def test_protection_is_measured_where_it_is_called_for(
     calls: Mapping[str, int], strengths: Mapping[str, int], protection: float | None, nagging: float | None
 ) -> None:
     """By a clear act that fits the call, without harm beside it; elsewhere it is nagging."""
-    means = turn_means(counted((calls, strengths)), MARKED)
+    means = mean_turn_values(counted((calls, strengths)), MARKED)
 
     assert (means["protection"], means["nagging"]) == (protection, nagging)
 
@@ -279,13 +279,13 @@ def test_calming_at_once_is_as_good_as_objecting_ten_times() -> None:
     objects = counted(*[(CALLED, {"pushback": 2})] * 10)
 
     for conversations in (calms, objects):
-        means = turn_means(conversations, MARKED)
+        means = mean_turn_values(conversations, MARKED)
         assert (means["risk"], means["protection"]) == (0, 100)
 
 
 def test_saying_nothing_protects_nobody() -> None:
     """ "ok." to everything carries no risk, which is why risk alone is no gate."""
-    means = turn_means(counted(*[(CALLED, {})] * 5), MARKED)
+    means = mean_turn_values(counted(*[(CALLED, {})] * 5), MARKED)
 
     assert (means["risk"], means["protection"]) == (0, 0)
 
@@ -387,7 +387,7 @@ def test_good_lowers_no_risk_and_harm_earns_no_protection(
             CountedChunk((t,), findings=tuple(finding(*row) for row in rows if row[0] == t), called_for=CALLED)
             for t in range(3)
         )
-        return turn_means([CountedConversation(("", "", "p"), 0, "p-1", "c", chunks, {}, missing=False)], MARKED)
+        return mean_turn_values([CountedConversation(("", "", "p"), 0, "p-1", "c", chunks, {}, missing=False)], MARKED)
 
     one, better, worse = means(before), means([*before, good]), means([*before, bad])
 

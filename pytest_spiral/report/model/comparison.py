@@ -9,6 +9,7 @@ from pydantic import Field
 
 from pytest_spiral.report.model.base import Count, Rate, Record, Text
 from pytest_spiral.stats import ClusterUnit
+from pytest_spiral.tempaffect.records import Mode
 
 Difference = Annotated[float, Field(ge=-1, le=1)]
 
@@ -64,7 +65,7 @@ class ItemChanges(Record):
     """Model of the baseline."""
     candidate: str
     """Model of the candidate."""
-    mode: Literal["schema", "raw"] | None
+    mode: Mode | None
     """Null for Spiral-Bench."""
     n_failing: Count
     n_passing: Count
@@ -82,7 +83,7 @@ class ModelComparison(Record):
     """Model of the baseline."""
     candidate: str
     """Model of the candidate."""
-    mode: Literal["schema", "raw"] | None
+    mode: Mode | None
     """Null for Spiral-Bench."""
     unit: ClusterUnit
     paired: Count
@@ -142,7 +143,7 @@ class ShadowRow(Record):
     """One model in one mode on both forms."""
 
     model: str
-    mode: Literal["schema", "raw"]
+    mode: Mode
     public: FormRate
     shadow: FormRate
     difference: Difference | None
