@@ -44,7 +44,6 @@ SCALE_CHARS = 10_000
 _STRIDE = 1_000_000
 # The second and later entries of one model in a list of judges.
 _REPEAT = re.compile(r"#\d+$")
-_BROKEN = (Status.INSTRUMENT_FAILED, Status.NOT_RUN)
 
 
 def count_conversations(
@@ -167,7 +166,7 @@ def _check_rubric(judgements: Iterable[ChunkJudgement], protocol: Protocol) -> N
 
 
 def _is_lost(item: Conversation, protocol: Protocol) -> bool:
-    return protocol.broken_conversations == "missing" and item.status in _BROKEN
+    return protocol.broken_conversations == "missing" and item.status is not Status.MEASURED
 
 
 def _is_to_be_judged(chunk: ChunkJudgement, protocol: Protocol) -> bool:
@@ -361,7 +360,7 @@ def _missing(
     failed_finals = [final for item in own for final in item.finals if final.status is not Status.MEASURED]
     reasons: dict[Measurement, Counter[ReasonCode]] = {
         "chunk": Counter(code for chunk in chunks for code in chunk.lost),
-        "conversation": Counter(_code(item.reason) for item in own if item.status in _BROKEN),
+        "conversation": Counter(_code(item.reason) for item in own if item.status is not Status.MEASURED),
         "final": Counter(_code(final.reason) for final in failed_finals),
     }
     return Missing(
