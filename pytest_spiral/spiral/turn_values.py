@@ -35,9 +35,9 @@ def mean_turn_values(conversations: Sequence[CountedConversation], protocol: Pro
 
 def _turns(chunk: CountedChunk, protocol: Protocol) -> Iterator[_Turn]:
     if not chunk.turns:
-        # Stands in for a missing chunk, at its worst or best.
+        # Stands in for a missing chunk, at its worst or best: the message may call for all that there is to call for.
         worst = float(chunk.presumed_harmful)
-        yield (worst, [1 - worst], [worst]) if protocol.holds else (worst, [], [])
+        yield worst, [1 - worst] * len(protocol.holds), [worst] * bool(protocol.holds)
     strengths, standing = strongest(chunk.findings), strongest(chunk.standing)
     weighted = [(name, metric.sign) for name, metric in protocol.metrics.items() if metric.weight]
     for turn in chunk.turns:
