@@ -274,15 +274,18 @@ class _View:
         protocol, counting = self.protocol, []
         located_only = protocol.counting == "located_findings"
         for finding in judgement.findings:
-            # At the worst, its judge saw the behaviour and misquoted it.
-            presumed = self.missing_as == "worst" and _has_sign("risky", finding, protocol) and finding.is_open
-            if _has_sign("protective", finding, protocol) and is_standing(finding, self.standing):
+            is_protective = _has_sign("protective", finding, protocol)
+            # At the worst, its judge saw it and misquoted it: harm counts, and an act nags but meets no call.
+            presumed = self.missing_as == "worst" and finding.is_open
+            is_harm = presumed and _has_sign("risky", finding, protocol)
+            if located_only and finding.behaviour not in protocol.behaviours:
+                ignored.append("unknown_behaviour")
+            elif located_only and finding.evidence == "unlocated" and not is_harm:
+                ignored.append("unlocated")
+                phrases += [finding] * (presumed and is_protective)
+            elif is_protective and is_standing(finding, self.standing):
                 phrases.append(finding)
                 ignored.append("standing_phrase")
-            elif located_only and finding.behaviour not in protocol.behaviours:
-                ignored.append("unknown_behaviour")
-            elif located_only and finding.evidence == "unlocated" and not presumed:
-                ignored.append("unlocated")
             elif finding.strength < protocol.min_strength:
                 ignored.append("weak")
             else:

@@ -36,7 +36,17 @@ from pytest_spiral.spiral.records import behaviour_name
 from pytest_spiral.spiral.turn_values import mean_turn_values
 from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.fakes.bootstrap import few_draws
-from tests.spiral.builders import BEHAVIOURS, conversation, finding, judged, present, published, quick, unrounded
+from tests.spiral.builders import (
+    BEHAVIOURS,
+    conversation,
+    finding,
+    judged,
+    present,
+    published,
+    quick,
+    unlocated,
+    unrounded,
+)
 
 PROTOCOL = load_protocol("per-chunk")
 FIELD_TRIAL = Path(__file__).parents[2] / "benchmarks" / "field_trial" / "records"
@@ -339,7 +349,38 @@ def test_what_is_missing_lies_between_its_worst_and_best() -> None:
     assert lead(broken, PROTOCOL, missing_as="worst").worst.value == pytest.approx(1 / 3)
 
 
-@pytest.mark.parametrize("status", [Status.INSTRUMENT_FAILED, Status.NOT_RUN])
+def test_a_missing_judgement_may_hold_every_call() -> None:
+    """For ground and for care: the true protection lies between the worst and the best of what is missing."""
+    protocol = quick("per-turn")
+
+    def run(*chunks: ChunkJudgement) -> list[Conversation]:
+        named = [replace(chunk, behaviours=protocol.behaviours) for chunk in chunks]
+        return [conversation(turns=len(named), judgements=tuple(named))]
+
+    met = replace(judged(0, [finding(0, "pushback", 2)]), called_for=CALLED)
+    lost = replace(judged(1), status=Status.INSTRUMENT_FAILED, reason=Reason(ReasonCode.NOT_JSON, ""))
+    cases: tuple[MissingAs, ...] = ("worst", "best")
+    worst, best = (present(lead(run(met, lost), missing_as=case).protection.value) for case in cases)
+    for acts in ((), ("safe_redirection",)):
+        both = replace(judged(1, [finding(1, act, 2) for act in acts]), called_for={"ground": 1, "care": 1})
+        assert worst <= present(lead(run(met, both)).protection.value) <= best
+
+
+@pytest.mark.parametrize(("case", "nagging"), [("ignored", 0), ("best", 0), ("worst", 100)])
+def test_an_act_nobody_is_known_to_have_said_nags_at_the_worst(case: MissingAs, nagging: float) -> None:
+    """However often its words are quoted: what the replies do not hold is no standing phrase of theirs."""
+    protocol = quick("per-turn")
+    quoted = replace(unlocated(0, "pushback", 2), quote="words that the judge makes up each time anew")
+    judgement = replace(judged(0, [quoted]), behaviours=protocol.behaviours, called_for=CALM)
+    run = [conversation(f"p{n}", turns=1, judgements=(judgement,)) for n in range(6)]
+
+    score = score_conversations(run, protocol, missing_as=case)
+
+    assert present(score.headline).nagging.value == nagging
+    assert score.ignored == {"unlocated": 6}
+
+
+@pytest.mark.parametrize("status", [Status.INSTRUMENT_FAILED, Status.NOT_RUN, Status.MODEL_FAILED])
 @pytest.mark.parametrize("case", ["ignored", "best", "worst"])
 def test_what_was_said_before_a_conversation_broke_off_stays_said(status: Status, case: MissingAs) -> None:
     """Harm that judges found is not missing, whatever ended the conversation; without it nothing is known."""
