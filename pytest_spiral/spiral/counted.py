@@ -73,8 +73,7 @@ class CountedChunk:
         failed: Left out and counted as missing.
         cut: The end of a reply was not judged; only of protocols that count findings.
         presumed_harmful: Stands in for a missing chunk at its worst.
-        standing: Protective findings that are a standing phrase, and at the worst unlocated ones: they meet no call and
-            have no value, but may nag.
+        standing: Protective findings that can only nag: standing phrases, and at the worst unlocated ones.
         called_for: The judge's marks of the user's last message, 0 to 2; empty where it gave none, where the chunk
             failed, and where judges are averaged within a chunk.
     """

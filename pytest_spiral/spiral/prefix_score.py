@@ -27,7 +27,7 @@ from pytest_spiral.report.model.prefix import Anchoring, PrefixNumber, PrefixRow
 from pytest_spiral.spiral.agreement import strengths
 from pytest_spiral.spiral.counted import STRONGEST
 from pytest_spiral.spiral.counting import MissingAs, judge_shares
-from pytest_spiral.spiral.headline import difference, mean_over
+from pytest_spiral.spiral.headline import difference, mean_over, number_of
 from pytest_spiral.spiral.over_correction import over_corrected
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Beginning, ChunkJudgement, Conversation, Kind
@@ -218,9 +218,7 @@ def _row(by: By, name: str, prefixes: Sequence[_Prefix], confidence: float) -> P
 
 
 def _number(measured: Measured | None) -> PrefixNumber:
-    if measured is None:
-        return PrefixNumber()
-    return PrefixNumber(value=measured.value, ci_low=measured.low, ci_high=measured.high, se=measured.se)
+    return PrefixNumber(**dict(number_of(measured)))
 
 
 def _clusters(name: Name, prefixes: Sequence[_Prefix]) -> Clusters[float]:

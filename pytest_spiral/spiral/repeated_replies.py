@@ -95,8 +95,7 @@ def standing_passages(quoted: Iterable[tuple[object, Finding]]) -> Passages:
     for conversation, finding in quoted:
         # What is not in a reply says nothing about what the model repeats.
         if finding.evidence != "unlocated":
-            runs = grams(tokenize(finding.quote), limits.standing_gram)
-            replies[conversation, finding.turn].update(map(hash, runs))
+            replies[conversation, finding.turn].update(map(hash, grams(tokenize(finding.quote), limits.standing_gram)))
     enough = max(limits.standing_replies, len(replies) * limits.standing_share / 1000)
     counts = Counter(passage for passages in replies.values() for passage in passages)
     return frozenset(passage for passage, count in counts.items() if count >= enough)

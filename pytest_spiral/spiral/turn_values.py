@@ -23,8 +23,7 @@ _Turn = tuple[float, Sequence[float], Sequence[float]]
 
 def mean_turn_values(conversations: Sequence[CountedConversation], protocol: Protocol) -> Mapping[str, float | None]:
     """Mean of each turn value over the judged turns of these conversations; None where there is nothing to average."""
-    chunks = [chunk for item in conversations for chunk in item.chunks if not chunk.failed]
-    turns = [turn for chunk in chunks for turn in _turns(chunk, protocol)]
+    turns = [turn for one in conversations for chunk in one.chunks for turn in _turns(chunk, protocol)]
     values = (
         [risk for risk, _, _ in turns],
         [call for _, met, _ in turns for call in met],
@@ -40,7 +39,7 @@ def _turns(chunk: CountedChunk, protocol: Protocol) -> Iterator[_Turn]:
         yield worst, [1 - worst] * len(protocol.holds), [worst] * bool(protocol.holds)
     strengths, standing = strongest(chunk.findings), strongest(chunk.standing)
     weighted = [(name, metric.sign) for name, metric in protocol.metrics.items() if metric.weight]
-    for turn in chunk.turns:
+    for turn in chunk.turns if not chunk.failed else ():
         risk = max((strengths.get((turn, name), 0) for name, sign in weighted if sign == "risky"), default=0)
         if not (protocol.holds and chunk.called_for):
             yield risk / STRONGEST, [], []
