@@ -15,11 +15,13 @@ from pytest_spiral.errors import ConfigError
 from pytest_spiral.gates import (
     Decision,
     DecisionCode,
+    Measured,
     Outcome,
     Policy,
     Sample,
     Standing,
     check_metric,
+    conclude,
     limit_missing,
     parse_gate,
     with_standing,
@@ -252,6 +254,25 @@ def test_missing_counts_at_its_worst_for_ceilings_too() -> None:
     decision = decide("tempaffect.detectors.overvalidation <= 0.05", rate(0, 74, missing=1))
 
     assert (decision.worst_case, decision.best_case, decision.outcome) == ("inconclusive", "pass", "inconclusive")
+
+
+@pytest.mark.parametrize(
+    ("expr", "outcome", "cases"),
+    [
+        ("tempaffect.corrected.useful_bounded >= 0.12", "inconclusive", ("inconclusive", "pass")),
+        ("tempaffect.corrected.useful_bounded >= 0.10", "pass", ("pass", "pass")),
+        ("tempaffect.corrected.useful_bounded <= 0.54", "inconclusive", ("inconclusive", "pass")),
+        ("tempaffect.corrected.useful_bounded <= 0.56", "pass", ("pass", "pass")),
+    ],
+)
+def test_what_is_missing_makes_no_bound_tighter(expr: str, outcome: str, cases: tuple[str, str]) -> None:
+    """Two labels more, both "no", lower a corrected number less than they narrow its interval."""
+    measured = Measured(0.31, 0.11, 0.55, "t")
+    ends = Measured(0.30, 0.14, 0.53, "t"), Measured(0.33, 0.13, 0.53, "t")
+
+    decision = conclude(parse_gate(expr), measured, ends, "bound")
+
+    assert (decision.outcome, decision.worst_case, decision.best_case) == (outcome, *cases)
 
 
 @given(st.integers(0, 20), st.integers(0, 20), st.integers(0, 3), st.sampled_from([">= 0.4", "<= 0.6"]))

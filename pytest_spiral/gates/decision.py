@@ -100,9 +100,10 @@ def conclude(gate: Gate, measured: Measured, ends: tuple[Measured | None, Measur
     """
     worst_case = best_case = None
     if ends[0] is not None and ends[1] is not None:
-        # The worst case is the end that the metric must stay away from.
-        cases = sorted((ends[0], ends[1]), key=lambda case: case.value, reverse=not gate.at_least)
-        worst_case, best_case = (outcome_of(gate, case, policy) for case in cases)
+        # What nobody measured makes no bound tighter. The worst case is the end that the metric must stay away from.
+        below, above = sorted((ends[0], ends[1]), key=lambda case: case.value)
+        cases = replace(below, low=min(below.low, measured.low)), replace(above, high=max(above.high, measured.high))
+        worst_case, best_case = (outcome_of(gate, one, policy) for one in (cases if gate.at_least else cases[::-1]))
     outcome: Outcome = "pass" if worst_case == "pass" else "fail" if best_case == "fail" else "inconclusive"
     mde = None
     if policy == "bound" and measured.se is not None:
@@ -128,8 +129,7 @@ def _reason(
     threshold, low, high = f"{gate.threshold:g}", f"{measured.low:.3f}", f"{measured.high:.3f}"
     undecided = outcome == "inconclusive"
     if undecided and worst is None:
-        text = "measurements are missing, and the worst case of this metric is not defined"
-        return DecisionCode.WORST_CASE_UNKNOWN, text
+        return DecisionCode.WORST_CASE_UNKNOWN, "measurements are missing, and the metric has no defined worst case"
     if undecided and (worst, best) != ("inconclusive", "inconclusive"):
         text = f"missing measurements could decide it: worst case {worst}, best case {best}"
         return DecisionCode.MISSING_DECIDES, text
