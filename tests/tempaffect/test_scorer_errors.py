@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from benchmarks.reply_labels import by_writer, read
+from pytest_spiral.errors import DataError
 from pytest_spiral.resources import data_root
 from pytest_spiral.tempaffect import scorer_errors
 from pytest_spiral.tempaffect.scorer_errors import WriterErrors, published_errors, range_of
@@ -41,9 +43,12 @@ def test_the_range_encloses_the_rate(rate: float) -> None:
     assert 0 <= found.low <= rate <= found.high <= 1
 
 
-def test_one_writer_makes_no_range(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_writer_makes_no_range(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The published errors are data, and checked like data."""
-    monkeypatch.setattr(scorer_errors, "read_toml", lambda _path: {"writers": [STRICT.model_dump()]})
+    row = "".join(f"{key} = {value!r}\n" for key, value in STRICT.model_dump().items())
+    (tmp_path / "tempaffect").mkdir()
+    (tmp_path / "tempaffect" / "scorer_errors.toml").write_text(f"[[writers]]\n{row}")
+    monkeypatch.setattr(scorer_errors, "data_root", lambda: tmp_path)
 
-    with pytest.raises(ValidationError, match="at least 2 items"):
+    with pytest.raises(DataError, match="at least 2 items"):
         published_errors.__wrapped__()
