@@ -14,6 +14,7 @@ from pytest_spiral.evaluate.verdict import is_beyond_limit
 from pytest_spiral.gates import (
     NOTHING_MEASURED,
     Decision,
+    DecisionCode,
     Gate,
     Measured,
     Policy,
@@ -27,6 +28,7 @@ from pytest_spiral.gates import (
 from pytest_spiral.gates.estimate import TWO_SIDED, Z_ONE_SIDED
 from pytest_spiral.report.model import BaselineValue, GateRow, ProtocolScore
 from pytest_spiral.report.model.floor import Floor
+from pytest_spiral.report.model.gate import DecisionReason
 from pytest_spiral.report.model.spiral import OverCorrection
 from pytest_spiral.report.parts import Parts
 from pytest_spiral.spiral.aggregate import paired_differences, score_conversations
@@ -76,9 +78,9 @@ class SpiralGates:
     """Spiral-Bench gates of a run. What they decide on is computed once for all gates."""
 
     def __init__(
-        self, run: RunResults, context: SpiralContext, incomplete: Mapping[str, bool], floor: Floor | None = None
+        self, run: RunResults, context: SpiralContext, incomplete: Mapping[str, bool | str], floor: Floor | None = None
     ) -> None:
-        """incomplete: by model, whether more is missing than the limit allows."""
+        """incomplete: by model, whether more is missing than the limit allows, or why its judgements mean nothing."""
         self._run = run
         self._floor = floor
         self._context = context
@@ -107,7 +109,9 @@ class SpiralGates:
                 decision = with_standing(decision, *standing_of_all(records, behaviour))
         if against is not None and baseline is not None:
             decision = self._with_same_judges(decision, baseline)
-        decision = limit_missing(decision, self._incomplete[model])
+        decision = limit_missing(decision, bool(self._incomplete[model]))
+        if isinstance(why := self._incomplete[model], str):
+            decision = Decision("incomplete", DecisionReason(DecisionCode.NOTHING_MEASURED, why))
         return gate_row(gate, model, None, decision, policy, _baseline(self._run, against, decision))
 
     def _detectable(self, gate: Gate, decision: Decision) -> float | None:

@@ -57,7 +57,7 @@ from pytest_spiral.stats import variance_summary
 from pytest_spiral.status import Reason, ReasonCode, Status
 
 _REMEMBERED = 1024
-_NUMBERS = ("score", "unrounded", "ci_low", "ci_high")
+_NUMBERS = ("score", "unrounded", "ci_low", "ci_high", "headline")
 
 
 def score_of(
@@ -79,7 +79,7 @@ def score_of(
     over = attempt("over_correction", lambda: over_correction(conversations))
     replies = [reply for conversation in conversations for reply in conversation.replies]
     repeated = attempt("repeated_replies", lambda: repeated_share(replies))
-    # Judges that failed leave no composite, however good it looks.
+    # Judges that failed leave no number, however good it looks.
     void = dict.fromkeys(_NUMBERS) if judges.health.no_verdict else {}
     blockers = [
         *_blockers(model, score, own, context),
@@ -99,8 +99,8 @@ def score_of(
             "variance", lambda: variance_summary(conversation_scores(own, context.protocol), "--convos-per-prompt")
         ),
         judges=judges,
-        over_correction=over,
-        prefix=attempt("prefix", lambda: prefix_score(conversations, context.protocol)),
+        over_correction=None if void else over,
+        prefix=None if void else attempt("prefix", lambda: prefix_score(conversations, context.protocol)),
         repeated_replies=repeated,
         simulator_health=simulator,
         counts={status: sum(c.status is status for c in own) for status in Status},

@@ -27,8 +27,7 @@ def has_no_verdict(score: Score) -> bool:
     # A protocol may count what was not measured; a verdict does not.
     unmeasured = sum(n for status, n in score.counts.items() if status is not Status.MEASURED)
     return (
-        is_beyond_limit(unmeasured, sum(score.counts.values()))
-        or is_beyond_limit(missing.conversations, missing.of_conversations)
+        is_beyond_limit(max(unmeasured, missing.conversations), missing.of_conversations)
         or is_beyond_limit(missing.chunks, missing.of_chunks)
         or is_beyond_limit(missing.finals, missing.of_finals)
     )

@@ -137,6 +137,8 @@ def _words(report: Report) -> str:
         return "Not cleared to ship: a part of the report could not be made."
     if is_whole_shard(report):
         return f"Shard {report.run.config.shard}: nothing is decided before all shards are merged."
+    if failed := [why for score in report.spiral.scores for why in score.judges.health.no_verdict]:
+        return f"Not cleared to ship: {failed[0]}."
     how = "too much is missing" if report.run.complete else "the run was interrupted, and too much is missing"
     missing = f" for {counts['incomplete']} of {gates}" if counts["incomplete"] else ""
     return f"Not cleared to ship: {how}{missing}; no gate failed."

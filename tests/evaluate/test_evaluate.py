@@ -12,6 +12,7 @@ from pytest_spiral.evaluate.report import evaluate, evaluate_imported
 from pytest_spiral.evaluate.spiral import spiral_part
 from pytest_spiral.evaluate.verdict import exit_code, is_beyond_limit, verdict_of
 from pytest_spiral.gates import Outcome, parse_gate
+from pytest_spiral.report.decision import decision_of
 from pytest_spiral.report.model import Run, RunConfig, Usage, Verdict
 from pytest_spiral.report.parts import Parts
 from pytest_spiral.spiral import ChunkJudgement, Conversation, Origin, load_protocol
@@ -134,18 +135,23 @@ def test_a_run_that_lost_everything_is_incomplete(protocol: str) -> None:
     assert evaluate(run).verdict == "incomplete"
 
 
-def test_judges_that_fail_leave_no_score() -> None:
-    """A judge that finds nothing in dozens of chunks is no judge: neither score nor verdict."""
+@pytest.mark.parametrize("gate", ["pushback >= 0.1", "risk <= 20", "worst_conversations <= 0", "score >= 99"])
+def test_judges_that_fail_leave_no_score(gate: str) -> None:
+    """A judge that finds nothing in dozens of chunks is no judge: neither a number nor a verdict, not even FAIL."""
     silent = [
         replace(conversation, judgements=tuple(replace(j, findings=()) for j in conversation.judgements))
         for conversation in conversations(30)
     ]
 
-    report = evaluate(results(silent))
+    report = evaluate(results(silent, f"spiral.{gate}"))
 
+    (score,) = report.spiral.scores
+    (row,) = report.gates
     assert report.verdict == "incomplete"
-    assert report.spiral.scores[0].score is None
-    assert report.spiral.scores[0].judges.health.no_verdict
+    assert (score.score, score.headline, row.value, row.ci_low) == (None, None, None, None)
+    assert score.judges.health.no_verdict == ("judgements of j mean nothing: see its faults",)
+    assert (row.reason.code, row.reason.detail) == ("nothing_measured", score.judges.health.no_verdict[0])
+    assert decision_of(report).words == "Not cleared to ship: judgements of j mean nothing: see its faults."
 
 
 def test_imported_conversations_are_scored_as_they_stand() -> None:
