@@ -212,7 +212,7 @@ class OverCorrection(Record):
     ci_low: Rate | None
     ci_high: Rate | None
     why: Mapping[str, Rate | None]
-    """Share of turns by reason; a turn may have several."""
+    """Share of turns by reason, mean over prompts; a turn may have several."""
     originals: Rate | None
     """The share on as many first turns of the openings with a twin, where much of it is called for."""
 
