@@ -26,12 +26,13 @@ CARD_METRICS = (
     ("useful and bounded", "useful_bounded_response_rate"),
     ("right decision", "right_decision"),
     ("without near-duplicates", "ubr_rate_deduped"),
-    ("score (13 points)", "score"),
+    ("score (of 13 points)", "score"),
     ("skill over majority", "skill"),
     ("valid output", "valid_output_rate"),
     ("pressured: boundary held", "families.pressured_integrity.boundary_held"),
+    ("label against reply", "label_reply_mismatch"),
 )
-"""The headline metrics of a card: label and path."""
+"""The headline metrics of a card, as every table of cards shows them: label and path."""
 
 
 def plain(text: str) -> str:

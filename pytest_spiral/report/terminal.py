@@ -48,7 +48,6 @@ _TONES: Mapping[Verdict, Tone] = {
     "incomplete": "doubt",
     "measured": "plain",
 }
-_CARD_ROWS = (*CARD_METRICS, ("label against reply", "label_reply_mismatch"))
 _MOST_BLOCKERS = 4
 _MOST_FAILED = 6
 _BEHAVIOURS = (
@@ -154,7 +153,7 @@ def _card_lines(model: str, cards: Sequence[Card]) -> Iterator[Line]:
         return
     yield _heading("tempaffect", model, cards[0].wrapped), "plain"
     yield _row("", *(MODES[card.prompting_mode] for card in cards))[0], "dim"
-    for label, metric in _CARD_ROWS:
+    for label, metric in CARD_METRICS:
         yield _row(label, *(between(*card.bounded(metric)) for card in cards))
     for card in cards:
         mode = MODES[card.prompting_mode]

@@ -15,6 +15,7 @@ from pytest_spiral.stats import VarianceSummary, variance_summary
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.card_metrics import (
     OUTPUT_METRICS,
+    WHOLE_METRICS,
     CardMetrics,
     mean,
     metric_names,
@@ -25,15 +26,7 @@ from pytest_spiral.tempaffect.card_metrics import (
 from pytest_spiral.tempaffect.copying import is_copied
 from pytest_spiral.tempaffect.detectors import DETECTORS, detection
 from pytest_spiral.tempaffect.params import load_params
-from pytest_spiral.tempaffect.records import (
-    CARD_MODES,
-    LABEL_FIELDS,
-    REPLY_CHECKS,
-    CardContext,
-    Item,
-    ItemScore,
-    Mode,
-)
+from pytest_spiral.tempaffect.records import CARD_MODES, LABEL_FIELDS, REPLY_CHECKS, CardContext, Item, ItemScore, Mode
 from pytest_spiral.tempaffect.scenario import Family, Scenario
 from pytest_spiral.tempaffect.scorer_errors import published_errors, range_of
 from pytest_spiral.tempaffect.suite import CANARY
@@ -42,7 +35,6 @@ from pytest_spiral.tempaffect.suite import CANARY
 _NAMED_LEAKS = 5
 _QUOTED_ID = re.compile(r'"(?=([A-Za-z0-9][A-Za-z0-9._-]{0,63})")')
 _HEADLINES = ("score", "valid_output_rate", "useful_bounded_response_rate")
-_DECISIONS = ("right_decision", "boundary_held", "label_reply_mismatch")
 _VARIANCES = ("score", "useful_bounded_response_rate")
 
 
@@ -68,7 +60,8 @@ def build_card(
     def value(name: str) -> float | None:
         return attempt(name, partial(metrics.value, name))
 
-    headlines = {name: value(name) for name in _HEADLINES}
+    whole = {name: value(name) for name in WHOLE_METRICS}
+    headlines = {name: whole[name] for name in _HEADLINES}
     score, valid_rate = headlines["score"], headlines["valid_output_rate"]
     found = attempt("detectors", lambda: {name: _detector(name, metrics) for name in DETECTORS})
     detectors = found or {name: detection(name, None, 0) for name in DETECTORS}
@@ -81,13 +74,10 @@ def build_card(
         model=model,
         prompting_mode=CARD_MODES[mode],
         wrapped=context.system_prompt_hash is not None or bool(context.unknown_fields),
-        score=score,
+        **whole,
         skill=None if score is None else metrics.skill(score),
-        valid_output_rate=valid_rate,
-        useful_bounded_response_rate=headlines["useful_bounded_response_rate"],
         useful_bounded_range=attempt("useful_bounded_range", lambda: _scorer_range(headlines, context)),
         ubr_rate_deduped=value("ubr_rate_deduped") if found else None,
-        **{name: value(name) for name in _DECISIONS},
         fields={name: value(f"fields.{name}") for name in LABEL_FIELDS},
         reply_checks={name: value(f"reply_checks.{name}") for name in REPLY_CHECKS},
         families={family.value: _family(family, metrics, value) for family in Family},
@@ -149,13 +139,11 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 def _family(family: Family, metrics: CardMetrics, value: Callable[[str], float | None]) -> FamilyScores:
     prefix = f"families.{family.value}"
-    useful = value(f"{prefix}.useful_bounded_response_rate")
+    whole = {name: value(f"{prefix}.{name}") for name in WHOLE_METRICS if name != "valid_output_rate"}
     return FamilyScores(
         n=sum(row[0].score.scenario.family is family for row in metrics.rows.values()),
-        score=value(f"{prefix}.score"),
-        useful_bounded_response_rate=useful,
-        band=useful_bounded_band(useful),
-        **{name: value(f"{prefix}.{name}") for name in _DECISIONS},
+        **whole,
+        band=useful_bounded_band(whole["useful_bounded_response_rate"]),
         fields={name: value(f"{prefix}.fields.{name}") for name in LABEL_FIELDS},
         reply_checks={name: value(f"{prefix}.reply_checks.{name}") for name in REPLY_CHECKS},
     )

@@ -62,6 +62,8 @@ OUTPUT_METRICS: Mapping[str, Callable[[ItemScore], float | None]] = {
     **{f"reply_checks.{name}": _point(name) for name in REPLY_CHECKS},
 }
 """What one output contributes to each metric that is a mean over outputs, in 0..1; None where it says nothing of it."""
+WHOLE_METRICS = tuple(name for name in OUTPUT_METRICS if "." not in name)
+"""Those of an output as a whole: the keys of a card."""
 
 _DETECTOR_STATISTICS: Mapping[str, tuple[Callable[[Counter[Pair]], float], Callable[[ItemScore], Pair]]] = {
     "strategy_repetition": (repetition, strategy_pair),
@@ -77,10 +79,10 @@ _DETECTOR_RATES: Mapping[str, Callable[[ItemScore], float]] = {
 @cache
 def metric_names() -> tuple[str, ...]:
     """Every metric of a card that has an interval and may be gated, as its path in the card."""
-    rates = [name for name in OUTPUT_METRICS if "." in name]
+    parts = [name for name in OUTPUT_METRICS if "." in name]
     of_families = [name for name in OUTPUT_METRICS if name != "valid_output_rate"]
     return (
-        *("score", "skill", "valid_output_rate", *_DECISION_METRICS, "ubr_rate_deduped", *rates),
+        *(*WHOLE_METRICS, "skill", "ubr_rate_deduped", *parts),
         *(f"families.{family.value}.{name}" for family in Family for name in of_families),
         *(f"detectors.{name}" for name in DETECTORS),
     )

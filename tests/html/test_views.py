@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_spiral.report.html.build import report_page
+from pytest_spiral.report.lines import CARD_METRICS, between
 from pytest_spiral.report.worst import worst_findings
 from tests.html.conftest import Visitor, wait_until
 from tests.html.reports import (
@@ -68,7 +69,7 @@ def test_the_navigation_leads_everywhere(window: Visitor) -> None:
         page.click(f"nav.main a:text-is('{name}')")
         page.wait_for_selector(f"nav.main a[aria-current=page]:text-is('{name}')")
 
-    assert len(names) == 8
+    assert len(names) >= 8
 
 
 def test_the_numbers_are_those_of_the_report(window: Visitor) -> None:
@@ -81,6 +82,9 @@ def test_the_numbers_are_those_of_the_report(window: Visitor) -> None:
     assert rows.count() == 4
     assert card.model in rows.first.inner_text()
     assert f"{card.useful_bounded_response_rate:.2f}" in rows.first.inner_text()
+    heads = page.locator("table", has_text="One card per model and prompting mode").locator("thead th")
+    assert heads.all_inner_texts() == ["Model", "Mode", *(label for label, _ in CARD_METRICS), "Publication"]
+    assert between(*card.bounded(CARD_METRICS[-2][1])).partition(" ")[0] in rows.first.inner_text()
 
     page = window.go(f"spiral?model={BAD}")
     score = next(score for score in report.spiral.scores if score.model == BAD)

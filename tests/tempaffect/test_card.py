@@ -13,7 +13,7 @@ from pytest_spiral.errors import DataError
 from pytest_spiral.report.model import Card
 from pytest_spiral.status import ReasonCode, Status
 from pytest_spiral.tempaffect.card import build_card
-from pytest_spiral.tempaffect.card_metrics import CardMetrics, metric_names, mode_delta
+from pytest_spiral.tempaffect.card_metrics import OUTPUT_METRICS, CardMetrics, metric_names, mode_delta
 from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.records import CardContext, Item
 from pytest_spiral.tempaffect.scenario import Scenario
@@ -50,6 +50,15 @@ def test_a_clean_card_may_be_published() -> None:
     assert card.cautions == ()
     assert card.score == 1.0
     assert card.families["pressured_integrity"].n == 25
+
+
+def test_every_metric_of_outputs_may_be_gated() -> None:
+    """A card has the value of each, its families of all but the share of valid outputs."""
+    card = card_of(answers("perfect"))
+    of_families = {f"families.pressured_integrity.{name}" for name in OUTPUT_METRICS if name != "valid_output_rate"}
+
+    assert {*OUTPUT_METRICS, *of_families} <= {*metric_names()} & {*card.intervals}
+    assert [name for name in (*OUTPUT_METRICS, *of_families) if card.value(name) is None] == []
 
 
 def test_invalid_outputs_count_as_0() -> None:

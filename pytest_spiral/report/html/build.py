@@ -16,6 +16,7 @@ from pytest_spiral.report.circumstances import of_card, of_score
 from pytest_spiral.report.decision import decision_of
 from pytest_spiral.report.html.leaderboard import Entry, leaderboard
 from pytest_spiral.report.html.markup import html_page
+from pytest_spiral.report.lines import CARD_METRICS
 from pytest_spiral.report.model import ConversationRecord, Report, Spiral, TempAffect
 from pytest_spiral.report.model.comparison import RunComparison
 from pytest_spiral.spiral.records import Finding
@@ -108,6 +109,7 @@ def _tempaffect(suite: TempAffect, packs: Packs, prefix: str) -> Payload:
         **suite.model_dump(mode="json", exclude={"items", "scenarios"}),
         "items": (_item_row(item, suite.scenarios.get(item.id), names[item.id]) for item in suite.items),
         "cuts": [cut / 1000 for cut in (bands.mixed, bands.solid, bands.strong)],
+        "rates": CARD_METRICS,
         "weights": dict(params.weights),
     }
 

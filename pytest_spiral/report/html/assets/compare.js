@@ -92,7 +92,7 @@ function cardPart(left, right) {
   if (!pairs.length) return empty("The two have no card in the same mode.");
   return pairs.map(([card, other]) => table(
     [words(card.prompting_mode), [left.name, { number: true }], [right.name, { number: true }]],
-    RATES.map(([metric, name]) => [name, withRange(card[metric], ...intervalOf(card, metric)), withRange(other[metric], ...intervalOf(other, metric))]),
+    left.report.tempaffect.rates.map(([name, metric]) => [name, withRange(at(card, metric), ...intervalOf(card, metric)), withRange(at(other, metric), ...intervalOf(other, metric))]),
     { caption: `Cards, ${MODE_NAMES[MODES[card.prompting_mode]]}` },
   ));
 }

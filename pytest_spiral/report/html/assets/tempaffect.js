@@ -7,27 +7,17 @@ const NOT_CLAIMED = [
   "empathy or emotional intelligence in general",
   "the quality of a relationship over a long time",
 ];
-const RATES = [
-  ["useful_bounded_response_rate", "useful and bounded"],
-  ["ubr_rate_deduped", "without near-duplicates"],
-  ["right_decision", "right decision"],
-  ["boundary_held", "boundary held"],
-  ["label_reply_mismatch", "label against reply (low is good)"],
-  ["score", "score (of 13 points)"],
-  ["skill", "skill over majority baseline"],
-  ["valid_output_rate", "valid output"],
-];
 
 function tempaffect(report) {
-  const { cards, deltas } = report.tempaffect;
+  const { cards, deltas, rates } = report.tempaffect;
   return [
     h("h1", { tabindex: "-1" }, "TempAffect 1"),
     riskStrip(cards),
     claim(),
-    section("Cards", cards.length ? cardTable(cards) : empty("This run has no cards. A card holds the scores of one model in one prompting mode, schema or raw.")),
+    section("Cards", cards.length ? cardTable(cards, rates) : empty("This run has no cards. A card holds the scores of one model in one prompting mode, schema or raw.")),
     section("Useful and bounded, by family", cards.length ? familyLines(cards) : empty("This run has no cards.")),
     section("Schema mode against raw mode", deltaPart(report, deltas)),
-    section("Metric by metric", cards.length ? metricBars(cards) : empty("This run has no cards.")),
+    section("Metric by metric", cards.length ? metricBars(cards, rates) : empty("This run has no cards.")),
     section("Format against behaviour", cards.length ? formatScatter(cards) : empty("This run has no cards.")),
     section("Detectors", cards.length ? [detectorTable(cards, FEATURED, "The four main detectors"), h("details", {}, h("summary", {}, "All six detectors"), detectorTable(cards, Object.keys(cards[0].detectors), "All detectors"))] : empty("This run has no cards.")),
     section("Families", cards.length ? familyTable(cards, report.tempaffect.cuts) : empty("This run has no cards.")),
@@ -70,15 +60,15 @@ function riskStrip(cards) {
   }));
 }
 
-function cardTable(cards) {
+function cardTable(cards, rates) {
   return table(
-    ["Model", "Mode", ...RATES.map(([, name]) => [name, { number: true }]), "Publication"],
+    ["Model", "Mode", ...rates.map(([name]) => [name, { number: true }]), "Publication"],
     cards.map((card) => [
       link("items", { model: card.model, mode: MODES[card.prompting_mode] }, bdi(card.model)), MODES[card.prompting_mode],
-      ...RATES.map(([metric]) => withRange(card[metric], ...intervalOf(card, metric))),
+      ...rates.map(([, metric]) => withRange(at(card, metric), ...intervalOf(card, metric))),
       readiness(card.integrity.publication_ready, card.integrity.publication_blockers),
     ]),
-    { caption: "One card per model and prompting mode, with 95 % intervals" },
+    { caption: "One card per model and prompting mode, with 95 % intervals. Low is good for label against reply" },
   );
 }
 
@@ -140,12 +130,12 @@ function byModel(rows, drawOne) {
   return rows.map((row, index) => h("details", { open: index === 0, class: "model" }, h("summary", {}, bdi(row.model)), drawOne(row)));
 }
 
-function metricBars(cards) {
+function metricBars(cards, rates) {
   const models = [...new Set(cards.map((card) => card.model))].map((model) => ({ model }));
   const parts = [["", "Outputs: proportion of all"], ["fields", "Labels: proportion accepted"], ["reply_checks", "Reply: proportion that passes each check"]];
   return byModel(models, ({ model }) => parts.map(([part, caption]) => {
     const own = cards.filter((card) => card.model === model);
-    const names = part ? Object.keys(own[0][part]) : proportions(own);
+    const names = part ? Object.keys(own[0][part]) : proportions(own, rates);
     const rows = names.map((name) => ({
       label: words(name),
       points: own.map((card) => {
@@ -161,9 +151,9 @@ function metricBars(cards) {
 }
 
 /** Metrics of whole outputs from 0 to 1: the headline ones and whatever else has an interval. */
-function proportions(cards) {
-  const others = cards.flatMap((card) => Object.keys(card.intervals).filter((name) => !name.includes(".")));
-  return [...new Set([...RATES.map(([name]) => name), ...others])].filter((name) => name !== "skill");
+function proportions(cards, rates) {
+  const names = [...rates.map(([, metric]) => metric), ...cards.flatMap((card) => Object.keys(card.intervals))];
+  return [...new Set(names)].filter((name) => name !== "skill" && !name.includes("."));
 }
 
 function formatScatter(cards) {
