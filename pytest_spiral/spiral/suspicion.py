@@ -22,6 +22,7 @@ from pytest_spiral.chat import digest_of
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.spiral.cues import CueGroup, CueSearch, PlainText
 from pytest_spiral.spiral.disguises import decoded_runs, hidden_messages
+from pytest_spiral.spiral.protocol import load_protocol, protocol_names
 from pytest_spiral.tables import Count, Table, read_table
 
 Kind = Literal["verdict", "fence", "role", "instruction", "note", "encoded", "invisible"]
@@ -109,8 +110,17 @@ _APART = r"\s*(?:(?:[^\w\s]|[_\u115f\u1160])\s*){0,4}"
 
 @cache
 def load_signs() -> _Signs:
-    """The shipped signs. Raises `DataError` naming file and key."""
-    return read_table(_Signs, data_root() / "spiral" / "suspicion.toml")
+    """The shipped signs, with the names of metrics in place. Raises `DataError` naming file and key."""
+    signs = read_table(_Signs, data_root() / "spiral" / "suspicion.toml")
+    each = map(load_protocol, protocol_names())
+    metrics = sorted({name for one in each for name in (*one.metrics, *one.stored_keys)})
+    words, names = ([name for name in metrics if ("_" in name) == joined] for joined in (False, True))
+
+    def named(group: CueGroup) -> CueGroup:
+        expressions = group.expressions.replace("[names]", "|".join(names)).replace("[word_names]", "|".join(words))
+        return group.model_copy(update={"expressions": expressions})
+
+    return signs.model_copy(update={"kinds": {kind: tuple(map(named, each)) for kind, each in signs.kinds.items()}})
 
 
 @dataclass(frozen=True, slots=True)
