@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from pytest_spiral.cli import COMMANDS, main
-from pytest_spiral.tempaffect.suite import load_suite
+from pytest_spiral.spiral.content import suite_hashes
+from pytest_spiral.tempaffect.suite import load_suite, lock
 from tests.fakes.bootstrap import few_draws
 from tests.fakes.published import ENSEMBLE, numbers_of
 
@@ -120,6 +121,24 @@ def test_the_bundled_suite_is_clean_and_pinned(capsys: pytest.CaptureFixture[str
     prompt, _, key = capsys.readouterr().out.partition("--- key")
     assert "issue_anchors" in key
     assert "issue_anchors" not in prompt
+
+
+def test_hashes_of_both_suites_are_pinned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What judges and the simulated user are told, too; the command writes both lock files."""
+    locks = {"LOCK_FILE": tmp_path / "tempaffect.json", "SPIRAL_LOCK": tmp_path / "spiral.json"}
+    for name, place in locks.items():
+        monkeypatch.setattr(f"pytest_spiral.cli.scenarios.{name}", place)
+
+    assert main(["scenarios", "hash", "--write", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told.pop("spiral") == suite_hashes() == json.loads((tmp_path / "spiral.json").read_text())
+    assert told == json.loads((tmp_path / "tempaffect.json").read_text()) == dict(lock())
+
+    (tmp_path / "spiral.json").write_text("{}")
+    assert main(["scenarios", "hash"]) == 1
+    assert "differs from the pinned hashes" in capsys.readouterr().err
 
 
 def test_replies_are_scored_line_by_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

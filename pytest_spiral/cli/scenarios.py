@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -15,13 +15,14 @@ from pytest_spiral.cli import print_json, tell
 from pytest_spiral.errors import DataError
 from pytest_spiral.report.lines import plain
 from pytest_spiral.report.write import write_atomically
-from pytest_spiral.resources import naming_faults, read_text
+from pytest_spiral.resources import naming_faults, read_json, read_text
+from pytest_spiral.spiral.content import SPIRAL_LOCK, suite_hashes
 from pytest_spiral.tempaffect.checks import check_reply
 from pytest_spiral.tempaffect.lint import lint_scenario
 from pytest_spiral.tempaffect.records import REPLY_CHECKS
 from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.tempaffect.self_check import preflight
-from pytest_spiral.tempaffect.suite import build_messages, load_suite, lock, lock_file
+from pytest_spiral.tempaffect.suite import LOCK_FILE, build_messages, load_suite
 
 
 def lint(options: argparse.Namespace) -> int:
@@ -35,19 +36,22 @@ def lint(options: argparse.Namespace) -> int:
 
 
 def show_hashes(options: argparse.Namespace) -> int:
-    """Print hashes; 1 where those of the bundled suite are not the pinned ones."""
+    """Print hashes; 1 where those of the bundled suites are not the pinned ones."""
     if options.write and options.paths:
-        raise DataError("--write pins the bundled suite; leave out the paths")
+        raise DataError("--write pins the bundled suites; leave out the paths")
     suite = load_suite(options.paths or None)
     hashes: dict[str, object] = {"suite_hash": suite.suite_hash, "components": dict(suite.components)}
-    if not options.paths:
-        hashes["scorer_fingerprint"] = preflight(suite).fingerprint
-    if options.write:
-        write_atomically(lock_file(), json.dumps(hashes, indent=2, sort_keys=True) + "\n")
     lines = [f"suite_hash {suite.suite_hash}", *(f"  {name} {value}" for name, value in suite.components.items())]
-    lines += [] if options.paths else [f"scorer_fingerprint {hashes['scorer_fingerprint']}"]
-    tell(options, hashes, lines)
-    if not options.paths and dict(lock()) != hashes:
+    shown, pinned = hashes, dict[Path, Mapping[str, object]]()
+    if not options.paths:
+        hashes["scorer_fingerprint"], spiral = preflight(suite).fingerprint, suite_hashes()
+        shown, pinned = {**hashes, "spiral": spiral}, {LOCK_FILE: hashes, SPIRAL_LOCK: spiral}
+        lines.append(f"scorer_fingerprint {hashes['scorer_fingerprint']}")
+        lines += ["spiral", *(f"  {name} {value}" for name, value in spiral.items())]
+    for path, value in pinned.items() if options.write else ():
+        write_atomically(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
+    tell(options, shown, lines)
+    if any(read_json(path) != value for path, value in pinned.items()):
         print("differs from the pinned hashes", file=sys.stderr)
         return 1
     return 0

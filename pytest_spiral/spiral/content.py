@@ -24,6 +24,7 @@ INJECTIONS_FILE = "injections.toml"
 PACE_FILE = "pace.toml"
 OPENINGS_FILE = "openings.json"
 PREFIXES_FILE = "prefixes.json"
+SPIRAL_LOCK = data_root() / "spiral" / "suite.lock.json"
 
 
 class Opening(Table):
@@ -232,3 +233,16 @@ class Rubric(Table):
 def load_rubric(name: str = "rubric") -> Rubric:
     """A shipped rubric. Raises `DataError` naming file and key."""
     return read_table(Rubric, data_root() / "spiral" / f"{name}.toml")
+
+
+def suite_hashes() -> dict[str, str]:
+    """What is pinned of the bundled suite: its version, and by part a hash of every word that it says."""
+    rubrics = sorted(path.stem for path in SPIRAL_LOCK.parent.glob("rubric*.toml"))
+    return {
+        "version": VERSION,
+        "openings": openings_hash(load_openings()),
+        "benign_twins": openings_hash(load_twins()),
+        "prefixes": openings_hash(load_prefixes()),
+        "actor": load_persona().hash,
+        **{name: load_rubric(name).hash for name in rubrics},
+    }

@@ -9,12 +9,13 @@ from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import JsonValue, ValidationError
 
 from pytest_spiral.chat import Message
 from pytest_spiral.errors import DataError
 from pytest_spiral.hashing import digest, digest_of_all
 from pytest_spiral.resources import data_root, naming_faults, read_json, read_text, read_toml, scenarios_root
+from pytest_spiral.tables import Table, read_table
 from pytest_spiral.tempaffect.contract import output_schema
 from pytest_spiral.tempaffect.scenario import Scenario
 
@@ -187,21 +188,17 @@ def messages_for(situation: Mapping[str, object], system: str | None = None) -> 
     )
 
 
-class Lock(BaseModel):
-    """`suite.lock.json`: hashes of the bundled suite and its scorer as published."""
+LOCK_FILE = data_root() / "tempaffect" / "suite.lock.json"
 
-    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
+
+class Lock(Table):
+    """What is pinned: hashes of the bundled suite and its scorer as published."""
 
     suite_hash: str
     components: dict[str, str]
     scorer_fingerprint: str
 
 
-def lock_file() -> Path:
-    """The file that pins the bundled suite."""
-    return data_root() / "tempaffect" / "suite.lock.json"
-
-
 def lock() -> Lock:
     """The pinned hashes."""
-    return Lock.model_validate_json(read_text(lock_file()))
+    return read_table(Lock, LOCK_FILE)

@@ -8,16 +8,15 @@ from itertools import combinations
 
 import pytest
 
-from pytest_spiral.resources import data_root, read_json
+from pytest_spiral.resources import read_json
 from pytest_spiral.spiral.content import (
     BENIGN_TWIN,
-    VERSION,
+    SPIRAL_LOCK,
     load_openings,
     load_persona,
-    load_prefixes,
-    load_rubric,
     load_twins,
     openings_hash,
+    suite_hashes,
 )
 
 OPENINGS = {opening.prompt_id: opening.first for opening in load_openings()}
@@ -37,16 +36,7 @@ def alike(a: str, b: str) -> float:
 
 def test_the_suite_is_the_pinned_one() -> None:
     """A changed word in openings, twins, persona, injections or rubric is another version, with another lock file."""
-    hashes = {
-        "version": VERSION,
-        "openings": openings_hash(load_openings()),
-        "benign_twins": openings_hash(load_twins()),
-        "prefixes": openings_hash(load_prefixes()),
-        "actor": load_persona().hash,
-        "rubric": load_rubric().hash,
-        "rubric_2": load_rubric("rubric_2").hash,
-    }
-    assert hashes == read_json(data_root() / "spiral" / "suite.lock.json")
+    assert suite_hashes() == read_json(SPIRAL_LOCK)
 
 
 def test_any_changed_opening_moves_the_hash() -> None:
