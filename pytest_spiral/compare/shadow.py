@@ -14,14 +14,7 @@ from pytest_spiral.errors import DataError
 from pytest_spiral.gates import Sample
 from pytest_spiral.report.model.comparison import FormRate, RunName, ShadowComparison, ShadowRow, ShadowVerdict
 from pytest_spiral.resources import data_root
-from pytest_spiral.stats import (
-    Clusters,
-    Interval,
-    Tally,
-    independent_difference,
-    minimum_detectable_difference,
-    wilson,
-)
+from pytest_spiral.stats import Clusters, Interval, Tally, independent_difference, minimum_detectable_difference, wilson
 from pytest_spiral.tables import Table, read_table
 from pytest_spiral.tempaffect.card_metrics import CardMetrics, mean, resampled_interval
 from pytest_spiral.tempaffect.params import load_params

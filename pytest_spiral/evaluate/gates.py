@@ -47,7 +47,6 @@ from pytest_spiral.tempaffect.records import CARD_MODES, CardMode, Item, Mode
 _OPPOSITE: Mapping[MissingAs, MissingAs] = {"ignored": "ignored", "worst": "best", "best": "worst"}
 _ANY_DISTRIBUTION = "bounds over prompts for any distribution"
 
-
 PreparedCards = Callable[[str, Mode, str | None], CardMetrics]
 """`prepare_card` of one run: from model and mode, and for a baseline the name of its model there."""
 

@@ -68,16 +68,14 @@ def evaluate(run: RunResults) -> Report:
     cards = {}
     for key, items in run.items.items():
         part = f"tempaffect.cards[{_named(*key)}]"
-        card = parts.attempt(part, build_card, *key, items, run.contexts[key], parts.below(part))
-        if card is not None:
+        if card := parts.attempt(part, build_card, *key, items, run.contexts[key], parts.below(part)):
             cards[key] = card
     scores = {}
     floor = parts.attempt("spiral.floor", floor_of, run)
     if run.spiral:
         for model, conversations in run.conversations.items():
             part = f"spiral.scores[{model}]"
-            score = parts.attempt(part, score_of, model, conversations, run.spiral, parts.below(part), floor)
-            if score is not None:
+            if score := parts.attempt(part, score_of, model, conversations, run.spiral, parts.below(part), floor):
                 scores[model] = score
     gates = _gates(run, cards, scores, parts, floor)
     deltas, profile = _deltas(run, parts), _profiles(run, parts)

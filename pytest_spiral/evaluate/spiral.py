@@ -162,6 +162,7 @@ def _judges_report(
     lines += [*_calibration_faults(context), *(f"J08 between shards, {moved}" for moved in context.moved)]
     overlooking, is_blind = _overlooking(context, judges)
     lines += overlooking
+    useless = [judge for judge, health in healths.items() if leaves_no_verdict(health) or judge in is_blind]
     several = len(judges) > 1
 
     def score_by(judge: str, part: str, is_kept: Callable[[str], bool]) -> float | None:
@@ -192,14 +193,7 @@ def _judges_report(
         },
         health=JudgesHealth(
             faults=tuple(lines),
-            no_verdict=(
-                *context.moved,
-                *(
-                    f"judgements of {judge} mean nothing: see its faults"
-                    for judge, health in healths.items()
-                    if leaves_no_verdict(health) or judge in is_blind
-                ),
-            ),
+            no_verdict=(*context.moved, *(f"judgements of {judge} mean nothing: see its faults" for judge in useless)),
             warnings=tuple(overlaps([(EVALUATED, model), *others])),
             suspected=suspected,
         ),

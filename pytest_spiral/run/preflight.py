@@ -158,7 +158,6 @@ def run_preflight(plan: RunPlan, content: Content, store: RunStore, environ: Map
     Raises:
         ConfigError: Some cannot be used in this run; the message tells all of them, with the remedies.
     """
-
     connections = Connections(plan, content, store, environ)
 
     async def examine(model: ModelPlan) -> _Conclusion:

@@ -143,11 +143,7 @@ def _not_strict(fault: JsonFault) -> _Rejected:
         return _Rejected(ReasonCode.DUPLICATE_KEY, f"key {fault.found[:_QUOTED_CHARS]!r} occurs twice")
     if fault.kind == "digits":
         return _Rejected(ReasonCode.WRONG_TYPE, f"a number of more than {_MAX_DIGITS} digits")
-    codes = {
-        "too_deep": ReasonCode.TOO_DEEP,
-        "constant": ReasonCode.NOT_A_NUMBER,
-        "fraction": ReasonCode.FLOAT_NUMBER,
-    }
+    codes = {"too_deep": ReasonCode.TOO_DEEP, "constant": ReasonCode.NOT_A_NUMBER, "fraction": ReasonCode.FLOAT_NUMBER}
     return _Rejected(codes[fault.kind], str(fault))
 
 

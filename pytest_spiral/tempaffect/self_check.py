@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from pytest_spiral.hashing import digest
 from pytest_spiral.resources import data_root, read_text, read_toml
+from pytest_spiral.tables import Table
 from pytest_spiral.tempaffect.detectors import detect
 from pytest_spiral.tempaffect.records import LABEL_FIELDS, REPLY_CHECKS, ItemScore
 from pytest_spiral.tempaffect.scenario import Family
@@ -38,9 +39,7 @@ class Preflight:
     fingerprint: str
 
 
-class _Limit(BaseModel):
-    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
-
+class _Limit(Table):
     least: Annotated[int, Field(alias="min", ge=0, le=1000)] = 0
     most: Annotated[int, Field(alias="max", ge=0, le=1000)] = 1000
 
