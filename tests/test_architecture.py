@@ -26,6 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "strict_json",
         "settings",
         "differences",
+        "grouping",
         "repetition",
     ),
     ("stats",),

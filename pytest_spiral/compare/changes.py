@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
+from pytest_spiral.grouping import grouped
 from pytest_spiral.report.model.comparison import ChangedItem, ItemChanges
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation, Finding
@@ -63,11 +64,7 @@ def _row(name: str, message: str, replies: Sequence[str]) -> ChangedItem:
 
 def _answers(items: Iterable[Item]) -> dict[str, list[Item]]:
     """Items that say whether they are useful and bounded, by scenario."""
-    by_id: dict[str, list[Item]] = {}
-    for item in items:
-        if item.useful_bounded is not None:
-            by_id.setdefault(item.id, []).append(item)
-    return by_id
+    return grouped((item.id, item) for item in items if item.useful_bounded is not None)
 
 
 def _counts(conversation: Conversation) -> bool:

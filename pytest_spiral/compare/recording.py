@@ -16,6 +16,7 @@ from pydantic import JsonValue
 
 from pytest_spiral.chat import Role
 from pytest_spiral.errors import DataError
+from pytest_spiral.grouping import grouped
 from pytest_spiral.hashing import digest
 from pytest_spiral.report.model import Anchors, Report, TempAffect
 from pytest_spiral.report.read import find_report
@@ -124,12 +125,10 @@ class Recording:
         Raises:
             DataError: For a scored item whose scenario is not recorded.
         """
-        items: dict[tuple[str, Mode], list[Item]] = {}
         for item in self.tempaffect.items:
             if item.score is not None and item.id not in self.tempaffect.scenarios:
                 raise DataError(f"{self.path}: item {item.id}: unknown scenario; scored items need their scenario")
-            items.setdefault((item.model, item.mode), []).append(item)
-        return items
+        return grouped(((item.model, item.mode), item) for item in self.tempaffect.items)
 
     @cached_property
     def outputs(self) -> Mapping[ScenarioUnit, Item]:
@@ -156,18 +155,12 @@ class Recording:
     @cached_property
     def by_model(self) -> Mapping[str, Sequence[Conversation]]:
         """Conversations by model, each prompt's in one run. Raises `DataError` as `conversations` does."""
-        by_model: dict[str, list[Conversation]] = {}
-        for unit, conversation in self.conversations.items():
-            by_model.setdefault(unit.model, []).append(conversation)
-        return by_model
+        return grouped((unit.model, conversation) for unit, conversation in self.conversations.items())
 
     @cached_property
     def groups(self) -> Mapping[tuple[str, str], Sequence[Conversation]]:
         """Conversations by run id and model."""
-        groups: dict[tuple[str, str], list[Conversation]] = {}
-        for conversation in self.all_conversations:
-            groups.setdefault((conversation.origin.run_id, conversation.model), []).append(conversation)
-        return groups
+        return grouped(((one.origin.run_id, one.model), one) for one in self.all_conversations)
 
     @cached_property
     def models(self) -> Mapping[str, tuple[str, ...]]:

@@ -12,6 +12,7 @@ from pytest_spiral.chat import Message
 from pytest_spiral.evaluate.floor import skill_number
 from pytest_spiral.evaluate.inputs import EVALUATED, SpiralContext
 from pytest_spiral.gates import Scale
+from pytest_spiral.grouping import grouped
 from pytest_spiral.report.lines import turns_text
 from pytest_spiral.report.model import ConversationRecord, ProtocolScore, Score, Spiral
 from pytest_spiral.report.model.floor import Floor
@@ -376,10 +377,7 @@ def _record(
 def _mean_finals(conversation: Conversation) -> dict[str, float]:
     """Of each final score the mean over the judges that gave it."""
     shares = judge_shares([conversation])
-    given: dict[str, list[tuple[float, float]]] = {}
-    for final in conversation.finals:
-        for name, score in final.scores.items():
-            given.setdefault(name, []).append((shares[final.judge], score))
+    given = grouped((name, (shares[f.judge], score)) for f in conversation.finals for name, score in f.scores.items())
     return {name: sum(w * x for w, x in rows) / sum(w for w, _ in rows) for name, rows in given.items()}
 
 

@@ -155,16 +155,12 @@ def merge(sheet: Sheet, exports: Sequence[Export]) -> Merged:
             }
         items.append(row.model_copy(update={"adjudicated": {name: own[name] for name in differing if name in own}}))
     header = Header(
-        suite=sheet.header.suite,
-        run=sheet.header.run,
-        report_hash=sheet.header.report_hash,
-        questions=sheet.header.questions,
+        **{name: getattr(sheet.header, name) for name in ("suite", "run", "report_hash", "questions", "sampling")},
         raters=tuple(
             rater.model_copy(update={"note": answering[rater.name].path.name})
             for rater in sheet.header.raters
             if rater.name in answering
         ),
-        sampling=sheet.header.sampling,
         adjudicator=adjudicator,
     )
     labels = LabelFile(header, tuple(items))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pytest_spiral.grouping import grouped
 from pytest_spiral.report.model import GateRow, Report
 from pytest_spiral.report.next_step import NextStep, is_whole_shard, next_step
 from pytest_spiral.report.what_decides import what_decides
@@ -146,10 +147,8 @@ def _words(report: Report) -> str:
 
 def _causes(report: Report) -> list[Cause]:
     """Measurements without a value by their reason, the most frequent reason first."""
-    alike: defaultdict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
-    for what, text, where in _lost(report):
-        # Reasons that differ in a turn or in seconds have one cause.
-        alike[what, _NUMBER.sub("0", text)].append((text, where))
+    # Reasons that differ in a turn or in seconds have one cause.
+    alike = grouped(((what, _NUMBER.sub("0", text)), (text, where)) for what, text, where in _lost(report))
     causes = [Cause(len(found), what, *found[0]) for (what, _), found in alike.items()]
     never = sum(card.missing.n for card in report.tempaffect.cards)
     never -= sum(item.score is None for item in report.tempaffect.items)

@@ -6,11 +6,11 @@ A log holds the measurements with this package's scores. Inspect cannot run it a
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pytest_spiral.report.model import ConversationRecord, Report
+from pytest_spiral.report.write import file_slug
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.records import Item
 
@@ -22,7 +22,7 @@ Json = dict[str, Any]
 def inspect_logs(report: Report) -> dict[str, Json]:
     """Logs as JSON by file name."""
     logs = [*_tempaffect_logs(report), *_spiral_logs(report)]
-    return {f"{n}-{re.sub(r'[^A-Za-z0-9._-]+', '-', log['eval']['task'])}.json": log for n, log in enumerate(logs)}
+    return {f"{n}-{file_slug(log['eval']['task'])}.json": log for n, log in enumerate(logs)}
 
 
 def _tempaffect_logs(report: Report) -> Iterator[Json]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from urllib.parse import urlencode
 
 from pytest_spiral.chat import Message
+from pytest_spiral.grouping import grouped
 from pytest_spiral.report.lines import shortened
 from pytest_spiral.report.model import Report
 from pytest_spiral.tempaffect.records import MODES, Item
@@ -49,11 +49,8 @@ class Worst:
 
 def worst_findings(report: Report, most: int = 5) -> list[Worst]:
     """The worst located risky findings, broken boundaries and missed items, one of each conversation and scenario."""
-    found: defaultdict[tuple[str, str], list[Worst]] = defaultdict(list)
-    for key, worst in [*_findings(report), *_items(report)]:
-        found[key].append(worst)
     ranked = []
-    for key, rows in found.items():
+    for key, rows in grouped(chain(_findings(report), _items(report))).items():
         # Of equally harmful ones, the longest quote says most.
         best = max(rows, key=lambda row: (row.harm, len(row.quote)))
         ranked.append((-best.harm, -sum(row.harm == best.harm for row in rows), key, best))

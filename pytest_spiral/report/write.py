@@ -120,9 +120,9 @@ def _unused(name: str, files: Container[str], pattern: str) -> str:
     return next(file for file in map(pattern.format, numbered) if file not in files)
 
 
-def file_slug(model: str) -> str:
+def file_slug(name: str) -> str:
     """A name as part of a file name."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip("-.") or "model"
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "model"
 
 
 def write_atomically(path: Path, text: str | Iterable[str]) -> None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from statistics import fmean
 
+from pytest_spiral.grouping import grouped
 from pytest_spiral.report.model.judges import Agreement, RetestResult
 from pytest_spiral.spiral.counted import strongest
 from pytest_spiral.spiral.places import places
@@ -68,10 +69,8 @@ def _majorities(conversations: Sequence[Conversation], judges: Sequence[str]) ->
     """By behaviour the places with a finding, and those at which more than half of the chunk's judges have one."""
     found, by_majority = Counter[str](), Counter[str]()
     for conversation in conversations:
-        chunks: dict[int, list[ChunkJudgement]] = defaultdict(list)
-        for judgement in conversation.judgements:
-            if judgement.status is Status.MEASURED and judgement.judge in judges:
-                chunks[judgement.index].append(judgement)
+        measured = (one for one in conversation.judgements if one.status is Status.MEASURED and one.judge in judges)
+        chunks = grouped((judgement.index, judgement) for judgement in measured)
         for judgements in chunks.values():
             answered = len({judgement.judge for judgement in judgements})
             if answered > 1:

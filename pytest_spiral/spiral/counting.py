@@ -15,6 +15,7 @@ from math import fsum
 from typing import Literal, get_args
 
 from pytest_spiral.errors import DataError
+from pytest_spiral.grouping import grouped
 from pytest_spiral.hashing import digest
 from pytest_spiral.report.model.spiral import Measurement, Missing
 from pytest_spiral.spiral.chunks import chunk_transcript, is_cut
@@ -195,10 +196,8 @@ class _View:
         if _is_lost(item, protocol):
             said = self._said(replace(item, finals=())) if item.transcript else ()
             return CountedConversation(*place, (), {}, missing=True, judges=together, abandoned=said)
-        judged: dict[int, list[ChunkJudgement]] = defaultdict(list)
-        for judgement in sorted(item.judgements, key=lambda one: (one.index, one.judge)):
-            if _is_to_be_judged(judgement, protocol):
-                judged[judgement.index].append(judgement)
+        to_be_judged = (one for one in item.judgements if _is_to_be_judged(one, protocol))
+        judged = grouped((one.index, one) for one in sorted(to_be_judged, key=lambda one: (one.index, one.judge)))
         chunks = [self._chunk(judgements, item) for judgements in judged.values()]
         first_reply_unjudged = False
         if protocol.failed_chunks == "missing":

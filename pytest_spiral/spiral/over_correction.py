@@ -21,7 +21,7 @@ from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.agreement import strengths
 from pytest_spiral.spiral.counting import MissingAs, judge_shares
 from pytest_spiral.spiral.cues import compile_cues
-from pytest_spiral.spiral.headline import difference, mean_over
+from pytest_spiral.spiral.headline import difference, mean_over, number_of
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.stats import Clusters
 from pytest_spiral.status import Status
@@ -73,14 +73,14 @@ def over_correction(
     asked = {name for twin, _ in twins for judgement in twin.judgements for name in judgement.behaviours}
     rules = load_over_correction()
     reasons = (*(name for name in (*rules.behaviours, *rules.without_call_for_care) if name in asked), "refusal")
-    share = mean_over(_by_prompt(twins, shares, missing_as=missing_as), _SCALE, confidence)
+    share = number_of(mean_over(_by_prompt(twins, shares, missing_as=missing_as), _SCALE, confidence))
     return OverCorrection(
         conversations=sum(bool(why) for _, why in twins),
         of_conversations=len(twins),
         turns=sum(len({turn for _, turn in why}) for _, why in twins),
-        share=share.value if share else None,
-        ci_low=share.low if share else None,
-        ci_high=share.high if share else None,
+        share=share.value,
+        ci_low=share.ci_low,
+        ci_high=share.ci_high,
         why={name: _mean(_by_prompt(twins, shares, name)) for name in reasons},
         originals=_mean(_by_prompt(originals, shares, turns=turns)),
     )

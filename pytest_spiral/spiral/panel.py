@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
 
+from pytest_spiral.grouping import grouped
 from pytest_spiral.spiral.counted import Counted, CountedConversation, ItemKey, WeightedMetric
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.sample import JudgedSample, Means, PromptItem, Resampled
@@ -55,10 +56,7 @@ class Panel:
 
     def conversations(self) -> dict[ConversationKey, list[CountedConversation]]:
         """Every conversation as those judges saw it who measured it, in a fixed order."""
-        views: dict[ConversationKey, list[CountedConversation]] = {}
-        for sample in self.samples:
-            for conversation in sample.conversations:
-                views.setdefault((conversation.item, conversation.index), []).append(conversation)
+        views = grouped(((c.item, c.index), c) for sample in self.samples for c in sample.conversations)
         return {key: views[key] for key in sorted(views)}
 
     def with_broken(self, behaviours: Sequence[str], strength: int) -> Panel:
@@ -115,9 +113,7 @@ class Panel:
         """
         rows = []
         for number, sample in enumerate(self.samples):
-            prompts: dict[ItemKey, list[CountedConversation]] = {}
-            for conversation in sample.conversations:
-                prompts.setdefault(conversation.item, []).append(conversation)
+            prompts = grouped((conversation.item, conversation) for conversation in sample.conversations)
             found = ((key, value(own)) for key, own in prompts.items())
             rows += [("\n".join(key), (number, own)) for key, own in found if own is not None]
         return Clusters.group("prompt", rows).map(self._mean_over_judges)

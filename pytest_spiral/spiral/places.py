@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
+from pytest_spiral.grouping import grouped
 from pytest_spiral.spiral.records import ChunkJudgement, FinalJudgement, Finding
 from pytest_spiral.status import Status
 
 
 def places(findings: Iterable[Finding]) -> Iterable[list[Finding]]:
     """Groups of located findings of one behaviour in one turn whose spans overlap, from left to right."""
-    groups: dict[tuple[int, str], list[Finding]] = defaultdict(list)
-    for finding in findings:
-        if finding.start is not None:
-            groups[finding.turn, finding.behaviour].append(finding)
+    groups = grouped(((one.turn, one.behaviour), one) for one in findings if one.start is not None)
     for key in sorted(groups):
         place: list[Finding] = []
         reach = -1

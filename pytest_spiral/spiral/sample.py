@@ -6,7 +6,6 @@ its conversations, and items are what the bootstrap draws.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum, isclose
@@ -14,6 +13,7 @@ from statistics import fmean, stdev
 from typing import Generic, TypeVar
 
 from pytest_spiral.gates import Measured
+from pytest_spiral.grouping import grouped
 from pytest_spiral.spiral.counted import Counted, CountedChunk, CountedConversation, ItemKey, WeightedMetric
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.stats import (
@@ -159,11 +159,11 @@ class JudgedSample:
         everything = [(c.item, c.index, c.category) for _, seen in counted.judges for c in seen if not c.missing]
         categories = {key: category for key, _, category in sorted(everything, reverse=True)}
         whole, broken = (tuple(c for c in judged if c.missing is missing) for missing in (False, True))
-        groups: dict[ItemKey, list[CountedConversation]] = defaultdict(list)
-        for conversation in whole:
-            groups[conversation.item].append(conversation)
+        groups = grouped((conversation.item, conversation) for conversation in whole)
         own = cls(counted.protocol, counted.metrics, (), whole, broken)
-        items = (PromptItem(key, category, *own.sums(groups[key])) for key, category in sorted(categories.items()))
+        items = (
+            PromptItem(key, category, *own.sums(groups.get(key, ()))) for key, category in sorted(categories.items())
+        )
         return replace(own, items=tuple(items))
 
     def only(self, categories: Mapping[ItemKey, str]) -> JudgedSample:
@@ -274,9 +274,7 @@ class JudgedSample:
         return Resampled(self.means(), draws, left_out, level)
 
     def _strata(self) -> list[list[PromptItem]]:
-        groups: dict[str, list[PromptItem]] = defaultdict(list)
-        for item in self.items:
-            groups[item.category].append(item)
+        groups = grouped((item.category, item) for item in self.items)
         strata = [groups[name] for name in sorted(groups) if len(groups[name]) > 1]
         singles = [groups[name][0] for name in sorted(groups) if len(groups[name]) == 1]
         if len(singles) == 1 and strata:

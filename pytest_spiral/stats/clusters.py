@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, NamedTuple, TypeVar, get_args
 
+from pytest_spiral.grouping import grouped
+
 __all__ = ["ClusterUnit", "Clusters", "Pairing", "Tally", "pair"]
 
 ClusterUnit = Literal["scenario", "prompt", "conversation"]
@@ -54,9 +56,7 @@ class Clusters(Generic[T_co]):
     @staticmethod
     def group(unit: ClusterUnit, measurements: Iterable[tuple[str, U]]) -> Clusters[tuple[U, ...]]:
         """Measurements, each with the id of its unit, as one tuple per unit, sorted by id."""
-        groups: dict[str, list[U]] = {}
-        for name, value in measurements:
-            groups.setdefault(name, []).append(value)
+        groups = grouped(measurements)
         ids = tuple(sorted(groups))
         return Clusters(unit, ids, tuple(tuple(groups[name]) for name in ids))
 

@@ -12,6 +12,7 @@ from functools import partial
 
 from pydantic import TypeAdapter
 
+from pytest_spiral.grouping import grouped
 from pytest_spiral.report.circumstances import of_card, of_score
 from pytest_spiral.report.decision import decision_of
 from pytest_spiral.report.html.leaderboard import Entry, leaderboard
@@ -98,9 +99,7 @@ def _circumstances(report: Report) -> dict[str, dict[str, str]]:
 
 def _tempaffect(suite: TempAffect, packs: Packs, prefix: str) -> Payload:
     """Rows of all items. The answers to one scenario share a pack."""
-    answers: defaultdict[str, list[Item]] = defaultdict(list)
-    for item in suite.items:
-        answers[item.id].append(item)
+    answers = grouped((item.id, item) for item in suite.items)
     names = {item_id: f"{prefix}s{number}" for number, item_id in enumerate(answers)}
     packs |= {name: partial(_answers_to, suite.scenarios.get(of), answers[of]) for of, name in names.items()}
     params = load_params()

@@ -166,10 +166,8 @@ def _groups(entry: Entry) -> Iterator[tuple[Group, Score | None]]:
         values = {name: (metric.mean, metric.ci_low, metric.ci_high) for name, metric in score.metrics.items()}
         values["score"] = (score.score, score.ci_low, score.ci_high)
         first: Sequence[Column] = (replace(_SCORE, better=1),)
-        if lead := score.headline:
-            over = score.over_correction.number if score.over_correction else None
-            numbers = (lead.risk, lead.protection, lead.worst, over)
-            values |= {column.key: _value(number) for column, number in zip(_LEADING, numbers, strict=True)}
+        if leading := score.leading:
+            values |= {one.key: _value(leading.get(one.key.removeprefix("headline."))) for one in _LEADING}
             first = (*_LEADING, _SCORE)
         if score.prefix:
             values[_BALANCE.key] = _value(score.prefix.rows[0].balance)

@@ -17,6 +17,7 @@ from statistics import fmean
 from pydantic import JsonValue
 
 from pytest_spiral.errors import DataError
+from pytest_spiral.grouping import grouped
 from pytest_spiral.spiral.protocol import load_protocol, protocol_names
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, behaviour_name
 from pytest_spiral.spiral.upstream.shape import META, SUMMARY
@@ -53,9 +54,7 @@ def dump_upstream(conversations: Sequence[Conversation], path: Path | str, *, ru
 
 def upstream_json(conversations: Sequence[Conversation], *, run_id: str = "") -> Json:
     """What `dump_upstream` writes, as JSON values."""
-    runs: dict[str, list[Conversation]] = defaultdict(list)
-    for item in conversations:
-        runs[run_id or item.origin.run_id or "1"].append(item)
+    runs = grouped((run_id or item.origin.run_id or "1", item) for item in conversations)
     return {run: _stored_run(items) for run, items in runs.items()}
 
 
@@ -156,10 +155,7 @@ def _stored_judgement(judgement: ChunkJudgement) -> Json:
 
 def _average(finals: Sequence[FinalJudgement]) -> Mapping[str, float]:
     """The mean of each score over the judges that gave one."""
-    given: dict[str, list[float]] = defaultdict(list)
-    for final in finals:
-        for name, score in final.scores.items():
-            given[name].append(score)
+    given = grouped(score for final in finals for score in final.scores.items())
     spelled = _spelled(given)
     return {spelled.get(name, name): fmean(scores) for name, scores in given.items()}
 
