@@ -82,9 +82,9 @@ def next_step(report: Report) -> NextStep | None:
 
 def _resume(report: Report, run_id: str) -> NextStep | None:
     """How to get what is missing; None where nothing is."""
-    codes = _lost_codes(report)
-    if not codes and report.run.complete:
+    if not is_resumable(report):
         return None
+    codes = _lost_codes(report)
     resume = f"--run-id={run_id}"
     argv, kept = report.run.argv, "what is stored is not asked for again"
     if ReasonCode.BUDGET in codes:
@@ -92,6 +92,9 @@ def _resume(report: Report, run_id: str) -> NextStep | None:
         return NextStep(f"raise the cost limit to go on; {kept}:", again(argv, resume, more))
     if ReasonCode.AUTH in codes:
         return NextStep(f"mend the API key, then go on; {kept}:", again(argv, resume))
+    if codes == {ReasonCode.TOKEN_LIMIT}:
+        # A reply that was cut off is stored, too.
+        return NextStep(f"raise most_tokens in spiral.toml, then go on; {kept}:", again(argv, resume))
     if _only_judgements_refused(report):
         judges = [f"--judge-model={model.spec}" for model in report.run.config.models if model.role == "judge"]
         replay = f"--replay={run_directory(report)}"
@@ -121,6 +124,11 @@ def _lost_codes(report: Report) -> set[ReasonCode]:
     codes = {reason.code for reason in lost if reason is not None}
     codes |= {ReasonCode.NOT_STARTED} if any(card.missing.n for card in report.tempaffect.cards) else set()
     return codes - {ReasonCode.NOT_STARTED} if is_whole_shard(report) else codes
+
+
+def is_resumable(report: Report) -> bool:
+    """Whether anything is missing that the run can still get."""
+    return bool(_lost_codes(report)) or not report.run.complete
 
 
 def is_whole_shard(report: Report) -> bool:

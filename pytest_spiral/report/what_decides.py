@@ -6,6 +6,7 @@ from math import ceil, floor, inf
 
 from pytest_spiral.report.model import GateRow, Report
 from pytest_spiral.report.model.gate import DecisionCode
+from pytest_spiral.report.next_step import is_resumable
 from pytest_spiral.stats import VarianceSummary
 
 # More than so many times the prompts of this run is not in reach of anybody who has to decide a release.
@@ -23,6 +24,8 @@ def what_decides(report: Report, row: GateRow) -> str:
         return ""
     if row.reason.code is DecisionCode.MISSING_DECIDES and ".corrected." in row.metric:
         return "what raters left open decides it, or missing measurements: settle that, and merge the labels again"
+    if row.reason.code in _MISSING and not is_resumable(report):
+        return "what is missing decides it, and resuming the run gets none of it"
     if row.reason.code is not DecisionCode.THRESHOLD_BETWEEN:
         return _other_ways.get(row.reason.code, "")
     if ".corrected." in row.metric:
@@ -48,9 +51,9 @@ def what_decides(report: Report, row: GateRow) -> str:
     return f"{advice}; {_decidable(row)}"
 
 
+_MISSING = (DecisionCode.MISSING_DECIDES, DecisionCode.WORST_CASE_UNKNOWN)
 _other_ways = {
-    DecisionCode.MISSING_DECIDES: "what is missing decides it: get it by the command below",
-    DecisionCode.WORST_CASE_UNKNOWN: "what is missing decides it: get it by the command below",
+    **dict.fromkeys(_MISSING, "what is missing decides it: get it by the command below"),
     DecisionCode.JUDGE_BELOW_BAR: "no number of prompts decides it: name a judge that is above the bar",
     DecisionCode.JUDGE_MOVED: "no number of prompts decides it: both runs need the same judge",
 }

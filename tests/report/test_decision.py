@@ -64,6 +64,7 @@ def test_equal_errors_are_one_line_with_a_count() -> None:
     [
         ("auth", "mend the API key", ["--run-id=demo"]),
         ("timeout", "resume", ["--run-id=demo"]),
+        ("token_limit", "raise most_tokens in spiral.toml", ["--run-id=demo"]),
         ("budget", "raise the cost limit", ["--run-id=demo", "--max-cost=30"]),
     ],
 )
@@ -114,6 +115,14 @@ def test_what_the_model_failed_is_a_cause_and_is_not_asked_again() -> None:
     assert decision.next.command.startswith("pytest-spiral report")
     assert other.next is not None
     assert other.next.why.startswith("resume")
+
+
+def test_what_is_missing_for_good_is_not_to_be_got() -> None:
+    """A gate that depends on what is missing refers to the next command only where that gets something."""
+    row = gate(reason={"code": "missing_decides", "detail": ""})
+
+    assert what_decides(failed("instrument_failed", "timeout"), row).endswith("get it by the command below")
+    assert what_decides(failed("model_failed", "empty_reply"), row).endswith("resuming the run gets none of it")
 
 
 def test_what_the_model_failed_was_paid_for() -> None:

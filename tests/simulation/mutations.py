@@ -104,7 +104,9 @@ MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[object]]] = {
     "an answer that broke off is a reply": lambda: _reading(_end),
     "token counts break the sums": lambda: mock.patch.object(completion, "_MAX_TOKENS", 2**63 - 1),
     "a garbled body is not asked for again": lambda: _waits(_not_garbled),
-    "checksums are not verified": lambda: mock.patch.object(run_store, "_verified", lambda row: row),
+    "checksums are not verified": lambda: mock.patch.multiple(
+        run_store, _verified=lambda row: row, verify_rows=lambda connection, table: None
+    ),
     "an empty store is a new one": lambda: mock.patch.object(database, "lock_run", _lock_and_tidy),
     "a second controller may enter": lambda: mock.patch.object(database, "lock_run", nullcontext),
     "a store that is taken away is not missed": lambda: mock.patch.object(RunStore, "check_file", return_value=None),
