@@ -156,19 +156,27 @@ class Controller:
             # The run is over: its report is worth the seconds that it takes.
             return
         self._terminated = True
-        # With an exit status of its own pytest would leave out the summary.
-        pytest.exit("terminated")
+        if self._ready:
+            # With an exit status of its own pytest would leave out the summary.
+            pytest.exit("terminated")
+        # Models are asked in this thread: to their event loop, another exception is the failure of one call.
+        raise KeyboardInterrupt
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
         """Prepare the run before workers start and before anything is collected."""
         if self._config.getoption("collectonly") or self.run.plan.settings.plan:
             return
-        with usage_errors():
-            self.run.prepare()
-            self._check_models()
-            if any(node.startswith(SUITE_FILES["spiral"]) for node in self._nodes):
-                self.run.judge_anchors()
+        try:
+            with usage_errors():
+                self.run.prepare()
+                self._check_models()
+                if any(node.startswith(SUITE_FILES["spiral"]) for node in self._nodes):
+                    self.run.judge_anchors()
+        except KeyboardInterrupt:
+            if self._terminated:
+                pytest.exit("terminated before the first item", TERMINATED)
+            raise
         self._began, self._ready = time.time(), True
 
     def _check_models(self) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from tests.fakes import spiral_cast
 from tests.fakes.forks import ADDOPTS
 from tests.fakes.report_page import page_data
 from tests.fakes.scripted_model import ScriptedModel
@@ -189,6 +191,30 @@ def test_sigterm(project: Project, serve: Serve, wait_for: Callable[..., None], 
     assert project.report("r")["run"]["complete"] is False
     assert "INTERNALERROR" not in text
     assert "verdict: INCOMPLETE" in text
+
+
+def test_sigterm_before_the_first_item(
+    project: Project, serve: Serve, wait_for: Callable[..., None], end: Callable[..., str]
+) -> None:
+    """143, and nothing more is asked: an event loop may not take the end for the failure of one call."""
+    asked: list[int] = []
+
+    def judge(body: dict[str, Any], number: int) -> str:
+        asked.append(number)
+        return spiral_cast.judge(body, number)
+
+    project.setenv("JUDGE_BASE_URL", serve(judge, latency=0.2, models=("j",)).base_url)
+    process = project.start(
+        "--model=dry/perfect", "--judge-model=j", "--suite=spiral", "--num-turns=1", "--concurrency=4", "--run-id=r",
+        "-p", "no:xdist",
+    )  # fmt: skip
+    wait_for(lambda: len(asked) >= 12)
+    text = end(process, signal.SIGTERM, group=False)
+
+    assert process.returncode == 143, text
+    assert len(asked) <= 12 + 8
+    assert "INTERNALERROR" not in text
+    assert not (project.folder("r") / "report.json").exists()
 
 
 def test_an_internal_error_stays_one(project: Project) -> None:
