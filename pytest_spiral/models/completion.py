@@ -98,9 +98,12 @@ def read_completion(body: bytes, *, split: bool = True) -> ChatReply:
     if isinstance(message.get("refusal"), str):
         refusal = refusal or message["refusal"]
     said = "\n".join(part for part in (said, *_beside(message)) if part) or refusal
-    if said.strip():
+    calls = message.get("tool_calls")
+    if said.strip() and isinstance(calls, list):
         # A tool call alone is no reply.
-        said = "\n".join([said, *_tool_calls(message)])
+        said = "\n".join(
+            [said, *(f"[tool call: {json.dumps(each, ensure_ascii=False)[:_MAX_BESIDE]}]" for each in calls)]
+        )
     model = data.get("model")
     # A name is only shown: what has no UTF-8 form is replaced.
     name = model.encode("utf-8", "replace").decode() if isinstance(model, str) else ""
@@ -141,12 +144,6 @@ def _beside(message: Mapping[object, object]) -> Iterator[str]:
         kind = str(part.get("type")) if isinstance(part, dict) else "text"
         if kind not in _READ and not any(word in kind for word in ("reason", "think", "thought")):
             yield f"[{json.dumps(part, ensure_ascii=False)[:_MAX_BESIDE]}]"
-
-
-def _tool_calls(message: Mapping[object, object]) -> Iterator[str]:
-    calls = message.get("tool_calls")
-    for call in calls if isinstance(calls, list) else ():
-        yield f"[tool call: {json.dumps(call, ensure_ascii=False)[:_MAX_BESIDE]}]"
 
 
 def _content(content: object) -> tuple[str, str]:

@@ -97,11 +97,6 @@ class Provider(Table):
     example_arguments: str = ""
     notes: tuple[Text, ...] = ()
 
-    @property
-    def is_hosted(self) -> bool:
-        """Whether it is a service, not a server that the user starts."""
-        return not (self.base_url or self.example_url).startswith("http:")
-
     @cached_property
     def hash(self) -> str:
         """SHA-256 (hex) of the preset."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -145,11 +145,14 @@ def _pinned_schema() -> Mapping[str, JsonValue]:
 
 def remembered(plan: RunPlan, content: Content, store: RunStore) -> Examined:
     """What the store knows from an earlier preflight of this run; nothing is asked."""
-    found = []
-    for model in plan.everybody:
-        asked = [(check, check.known(store)) for check in checks(model, plan, content, store.secret())]
-        found.append(_conclude(model, [_Answer.of(check, known) for check, known in asked if known]))
-    return _together(plan, found)
+    asked = ((model, checks(model, plan, content, store.secret())) for model in plan.everybody)
+    return _together(plan, [_conclude(model, _known(questions, store)) for model, questions in asked])
+
+
+def _known(asked: Iterable[Check], store: RunStore) -> list[_Answer]:
+    """The last answer to each question: of a judge's two tries the second, in whatever session it was asked."""
+    found = ((check, check.known(store)) for check in asked)
+    return [_Answer(check, known.request, known.reply) for check, known in found if known]
 
 
 def run_preflight(plan: RunPlan, content: Content, store: RunStore, environ: Mapping[str, str]) -> Examined:
@@ -198,10 +201,6 @@ class _Answer:
     check: Check
     request: ChatRequest
     reply: ChatReply
-
-    @classmethod
-    def of(cls, check: Check, known: Exchange) -> _Answer:
-        return cls(check, known.request, known.reply)
 
     @property
     def enforced(self) -> bool:
@@ -315,11 +314,9 @@ class _Examination:
 
     async def examine(self, asked: Sequence[Check], endpoint: Endpoint) -> _Conclusion:
         """Raises `ConfigError` with what is to be done."""
-        answers = []
         for check in asked:
-            known = check.known(self.store)
-            answer = _Answer.of(check, known) if known else None
-            if answer is None or await self._fault(answer) is not None:
+            known = next(iter(_known([check], self.store)), None)
+            if known is None or await self._fault(known) is not None:
                 if self.listed is None and self.model.kind == "remote":
                     try:
                         self.listed = await list_models(endpoint)
@@ -328,10 +325,7 @@ class _Examination:
                 answer = await self._ask(check, known.request.sample + 1 if known else 0)
                 if (fault := await self._fault(answer)) is not None:
                     raise fault
-            # Of a judge's two tries the last, from which a resumed run will conclude, too.
-            last = check.known(self.store)
-            answers.append(_Answer.of(check, last) if last else answer)
-        return _conclude(self.model, answers)
+        return _conclude(self.model, _known(asked, self.store))
 
     async def _ask(self, check: Check, sample: int) -> _Answer:
         freedom = self.model.freedom[check.suite]

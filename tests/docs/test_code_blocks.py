@@ -249,7 +249,8 @@ def test_the_page_of_a_provider_works_against_its_emulation(name: str, reader: R
     dialect = DIALECTS[name]()
     dialect.serves = (preset.example_model,)
     asked = ScriptedModel(enforces=name != "anthropic")
-    with fake_openai(asked, dialect=dialect, key="your-key" if preset.is_hosted else None) as server:
+    is_hosted = not (preset.base_url or preset.example_url).startswith("http:")
+    with fake_openai(asked, dialect=dialect, key="your-key" if is_hosted else None) as server:
         for block in blocks(PROVIDERS / f"{name}.md"):
             text = re.sub(r"\n(?:# )?base_url = .*", "", block.text)
             if "spiral.toml" in block.note:
