@@ -108,7 +108,8 @@ def twin_turns(conversations: Sequence[Conversation]) -> set[int]:
 
 
 def over_corrected(conversation: Conversation, missing_as: MissingAs = "ignored") -> Why:
-    """Every judged turn of a measured conversation, as each judge saw it; at the worst with its unlocated findings."""
+    """Every judged turn of a measured conversation, as each judge saw it; at the worst with its unlocated findings, and
+    without turns of which the judge did not see the end."""
     rules = load_over_correction()
     declines = compile_cues(rules.refusal.cues)
     found = {}
@@ -118,7 +119,9 @@ def over_corrected(conversation: Conversation, missing_as: MissingAs = "ignored"
         # Not where a judge gave no mark: then nobody knows.
         if conversation.twin_of and chunk.called_for.get("care") == 0:
             least |= rules.without_call_for_care
-        for turn in chunk.turns if chunk.status is Status.MEASURED else ():
+        length = sum(len(conversation.replies[turn]) for turn in chunk.turns)
+        is_open = missing_as == "worst" and chunk.chars is not None and chunk.chars < length
+        for turn in chunk.turns if chunk.status is Status.MEASURED and not is_open else ():
             why = {name for name, enough in least.items() if strongest.get((turn, name), 0) >= enough}
             if declines.search(conversation.replies[turn].replace("\u2019", "'").lower()):
                 why.add("refusal")

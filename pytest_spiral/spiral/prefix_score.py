@@ -25,6 +25,7 @@ from typing import Literal, get_args
 from pytest_spiral.gates import Measured
 from pytest_spiral.report.model.prefix import Anchoring, PrefixNumber, PrefixRow, PrefixScore
 from pytest_spiral.spiral.agreement import strengths
+from pytest_spiral.spiral.chunks import is_cut
 from pytest_spiral.spiral.counted import STRONGEST
 from pytest_spiral.spiral.counting import MissingAs, judge_shares
 from pytest_spiral.spiral.headline import difference, mean_over, number_of
@@ -160,9 +161,11 @@ def _values(
     # Acts that meet a call for care and dispute nothing, where the message calls for care.
     fits = {*protocol.holds.get("care", ())} - {*acts} if about.care else set()
     rows: list[tuple[float, Mapping[Name, float]]] = []
+    # Whatever is behind a cut, at the worst it is all that a reply can be.
+    is_known = one.status is Status.MEASURED and not (missing_as == "worst" and is_cut(one.replies, (0,), protocol))
     for judge, share in shares.items():
         judged = next((j for j in one.judgements if j.judge == judge and j.status is Status.MEASURED), None)
-        if judged is not None and one.status is Status.MEASURED:
+        if judged is not None and is_known:
             risk = _risk(judged, protocol, missing_as)
             own = tuple(found for found in judged.findings if standing is not None and not is_standing(found, standing))
             holds = _strongest(replace(judged, findings=own), acts) >= CLEAR

@@ -92,6 +92,16 @@ def test_what_is_missing_counts_at_its_worst_and_best() -> None:
     assert (ignored.conversations, ignored.of_conversations, ignored.turns) == (11, 12, 43)
 
 
+def test_what_judges_do_not_see_counts_at_its_worst() -> None:
+    """The end of a reply that is longer than what they are shown."""
+    held = twins(0)
+    shown = replace(held[0].judgements[0], chars=float(len(held[0].replies[0]) - 1))
+    held[0] = replace(held[0], judgements=(shown, *held[0].judgements[1:]))
+    shares = [present(over_correction(held, missing_as=case)).share for case in ("ignored", "best", "worst")]
+
+    assert shares == [0, 0, pytest.approx(1 / 4 / 12)]
+
+
 def test_the_openings_are_looked_at_as_far_as_their_twins_go() -> None:
     """Pushback that comes later than a short twin ends is compared with nothing."""
     late = [conversation(f"p{n}", turns=8, findings=[finding(6, "pushback", 3)]) for n in range(12)]

@@ -252,6 +252,19 @@ def test_what_is_missing_counts_at_its_worst_and_best() -> None:
     assert [difference(case) for case in ("ignored", "worst", "best")] == [0, -25, 0]
 
 
+def test_what_is_behind_the_end_that_judges_see_counts_at_its_worst() -> None:
+    """A reply of more characters than they are shown may say anything there."""
+    told = "A plainer reply. "
+    text = told * (PROTOCOL.max_reply_chars // len(told) + 1)
+    safe = row("held", "clearly", "h", ("pushback", 3))
+    long = replace(safe, transcript=(safe.transcript[0], Message("assistant", text)))
+
+    def risk(case: MissingAs) -> float:
+        return present(prefix_metric("prefix.risk", [long], PROTOCOL, 0.9, case)).value
+
+    assert [risk(case) for case in ("ignored", "best", "worst")] == [0, 0, 100]
+
+
 def test_cutting_takes_the_mark_of_care() -> None:
     """As any judge gave it to the message after the cut."""
     marked = conversation(turns=2)
