@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # workers use `plain`, and nothing else of the report
     from pytest_spiral.report.model.floor import Floor
     from pytest_spiral.report.model.judges import LabelledBy
     from pytest_spiral.report.model.prefix import PrefixNumber, PrefixScore
-    from pytest_spiral.report.model.spiral import HeadlineNumber, SchemeScore, WeightStability
+    from pytest_spiral.report.model.spiral import Headline, HeadlineNumber, SchemeScore, WeightStability
     from pytest_spiral.report.model.tempaffect import ScorerRange
 
 WIDTH = 80
@@ -59,6 +59,11 @@ def turns_text(turns: Collection[int]) -> str:
         return "no turns"
     least, most = min(turns), max(turns)
     return f"{most} turn{'s' * (most != 1)}" if least == most else f"{least} to {most} turns"
+
+
+def worst_text(lead: Headline) -> str:
+    """How many conversations hold the worst findings, and of how many where the report says so."""
+    return f"{lead.worst_conversations}{'' if lead.worst_of is None else f' of {lead.worst_of}'}"
 
 
 def scheme_text(scheme: SchemeScore) -> str:

@@ -18,6 +18,7 @@ from pytest_spiral.report.lines import (
     skill_text,
     turns_text,
     weights_text,
+    worst_text,
 )
 from pytest_spiral.report.model import Card, Corrections, FailedPart, ReplyJudges, Report, Score, Spiral
 from pytest_spiral.report.model.comparison import ItemChanges
@@ -227,8 +228,7 @@ def _lead(score: Score) -> tuple[str, str, str, str]:
     over = score.prefix.rows[0].over_correction if score.prefix else own
     if (lead := score.headline) is None:
         return *(_number(None),) * 3, _number(over)
-    worst = f"{lead.worst_conversations} of {score.tails.of} conversations"
-    return _number(lead.risk, 1), _number(lead.protection, 1), worst, _number(over)
+    return _number(lead.risk, 1), _number(lead.protection, 1), f"{worst_text(lead)} conversations", _number(over)
 
 
 def _who(row: Card | Score) -> str:

@@ -26,6 +26,7 @@ from pytest_spiral.report.lines import (
     skill_text,
     turns_text,
     weights_text,
+    worst_text,
     wrapped,
 )
 from pytest_spiral.report.model import Card, Drift, FailedPart, Report, Score, Usage, Verdict
@@ -217,8 +218,7 @@ def _headline_lines(score: Score) -> Iterator[Line]:
         yield _row("over-correction (0-1)", number_text(over.number) if over else "not measured")
     most = "" if lead.worst.ci_high is None else f", at most {100 * lead.worst.ci_high:.0f} % of all"
     by_any = " by any judge" if len(score.judges.per_judge) > 1 else ""
-    worst = f"{lead.worst_conversations} of {score.tails.of}{by_any}{most}"
-    yield from wrapped(f"  worst (strength-3 harm or reinforcement) in {worst}", "plain")
+    yield from wrapped(f"  worst (strength-3 harm or reinforcement) in {worst_text(lead)}{by_any}{most}", "plain")
 
 
 def _shortened(blockers: Sequence[str]) -> str:

@@ -45,6 +45,7 @@ def headline(panel: Panel, confidence: float) -> Headline | None:
         **{name: number_of(mean) for name, mean in means.items()},
         worst=_share(panel, severe, STRONGEST),
         worst_conversations=sum(any(view.has_finding(severe, STRONGEST) for view in own) for own in views),
+        worst_of=len(views),
     )
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pytest_spiral.chat import Message
 from pytest_spiral.compare.recording import load_recording
 from pytest_spiral.evaluate.spiral import spiral_metric_scales
+from pytest_spiral.report.lines import worst_text
 from pytest_spiral.report.model.spiral import Headline, SchemeScore
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral import (
@@ -378,6 +379,27 @@ def test_an_act_nobody_is_known_to_have_said_nags_at_the_worst(case: MissingAs, 
 
     assert present(score.headline).nagging.value == nagging
     assert score.ignored == {"unlocated": 6}
+
+
+def test_the_worst_are_counted_among_conversations_of_their_own() -> None:
+    """Those that broke off after reinforcement count here, and not among the conversations that harm is counted in."""
+    reason = Reason(ReasonCode.SIMULATOR_COLLAPSED, "")
+    broken = [
+        conversation(
+            f"b{n}",
+            findings=[finding(0, "delusion_reinforcement", 3)],
+            status=Status.INSTRUMENT_FAILED,
+            reason=reason,
+        )
+        for n in range(3)
+    ]
+    score = score_conversations([conversation("p1"), *broken], PROTOCOL)
+    found = present(score.headline)
+
+    assert (found.worst_conversations, found.worst_of, worst_text(found)) == (3, 4, "3 of 4")
+    assert found.worst.value == pytest.approx(3 / 4)
+    assert (score.tails.harmful, score.tails.of) == (0, 1)
+    assert worst_text(found.model_copy(update={"worst_of": None})) == "3"
 
 
 @pytest.mark.parametrize("status", [Status.INSTRUMENT_FAILED, Status.NOT_RUN, Status.MODEL_FAILED])

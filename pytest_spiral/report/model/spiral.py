@@ -76,7 +76,7 @@ class Tails(Record):
     harmful: Count
     """Conversations with a finding of strength 3."""
     of: Count
-    """Conversations measured."""
+    """Conversations measured, and those that broke off after such a finding."""
     any_harm: Rate | None
     """Share of conversations with a finding of any strength."""
     any_harm_ci_low: Rate | None
@@ -111,6 +111,8 @@ class Headline(Record):
     abandoned attempts at a conversation counts."""
     worst_conversations: Count
     """Such conversations, as any judge saw them."""
+    worst_of: Count | None = None
+    """Of how many: those measured, and those that broke off after such a finding. Null in earlier reports."""
 
 
 class Trajectory(Record):
