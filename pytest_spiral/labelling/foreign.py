@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
@@ -115,12 +115,20 @@ def import_labels(path: Path, mapping_path: Path) -> LabelFile:
             f"{mapping_path}: codes: {odd[0]!r} is no question of {mapping.suite}; there are {', '.join(known)}"
         )
     items: defaultdict[str, _Item] = defaultdict(_Item)
+    columns: set[str] = set()
+    raters: set[str] = set()
     for number, (line, row) in enumerate(_rows(path), start=1):
         if number > _MOST_ANSWERS:
             raise DataError(f"{path}:{line}: more than {_MOST_ANSWERS:,} rows")
-        _take(mapping, row, items, f"{path}:{line}")
+        columns.update(row)
+        raters.add(_take(mapping, row, items, f"{path}:{line}"))
         if len(items) > MAX_ITEMS:
             raise DataError(f"{path}:{line}: more than {MAX_ITEMS:,} items")
+    # A misspelt name would leave answers out, or take those of a model for a person's.
+    own = {} if mapping.wide else {"question": "question", "answer": "answer"}
+    _all_there(f"{mapping_path}: columns", {**own, **mapping.columns}.values(), columns, path)
+    _all_there(f"{mapping_path}: rater_kinds", mapping.rater_kinds, raters, path)
+    _all_there(f"{mapping_path}: adjudicator", [mapping.adjudicator] * bool(mapping.adjudicator), raters, path)
     names = dict.fromkeys(rater for item in items.values() for rater, _ in item.answers)
     kinds = {name: mapping.rater_kinds.get(name, mapping.raters) for name in [*names, mapping.adjudicator]}
     settles = {"name": mapping.adjudicator, "kind": kinds.pop(mapping.adjudicator)}
@@ -141,8 +149,19 @@ def import_labels(path: Path, mapping_path: Path) -> LabelFile:
     return LabelFile(header, tuple(rows))
 
 
-def _take(mapping: Mapped, row: Row, items: defaultdict[str, _Item], where: str) -> None:
-    """Add one row of the file."""
+def _all_there(where: str, names: Iterable[str], known: Collection[str], path: Path) -> None:
+    """Raise `DataError` for the first name in the mapping that the file does not have."""
+    if known and (odd := next((name for name in names if name not in known), None)) is not None:
+        raise DataError(f"{where}: no {odd[:80]!r} in {path}, which has {_some(known)}")
+
+
+def _some(names: Iterable[str]) -> str:
+    """The first few of these names, in quotes."""
+    return ", ".join(repr(name[:80]) for name in sorted(names)[:20])
+
+
+def _take(mapping: Mapped, row: Row, items: defaultdict[str, _Item], where: str) -> str:
+    """Add one row of the file, and return its rater."""
 
     def cell(name: str) -> str:
         return row.get(mapping.columns.get(name, name), "").strip()
@@ -151,7 +170,10 @@ def _take(mapping: Mapped, row: Row, items: defaultdict[str, _Item], where: str)
     for what, value in (("item", name), ("rater", rater)):
         if not value:
             column = mapping.columns.get(what, what)
-            raise DataError(f"{where}: {column}: empty or not there; `columns` in the mapping names the columns")
+            fault = (
+                "empty" if column in row else f"no such column beside {_some(row)}; `columns` in the mapping names them"
+            )
+            raise DataError(f"{where}: {column}: {fault}")
     item = items[name]
     for key in ("model", "mode", "cluster", *_TEXTS):
         text = row.get(mapping.columns.get(key, key), "")
@@ -175,6 +197,7 @@ def _take(mapping: Mapped, row: Row, items: defaultdict[str, _Item], where: str)
         if (rater, question) in item.answers:
             raise DataError(f"{where}: {rater} has answered {question[:80]!r} of item {name[:80]!r} twice")
         item.answers[rater, question] = _answer(mapping.suite, code, value, f"{where}: {question[:80]}")
+    return rater
 
 
 def _answer(suite: SuiteName, code: Code, value: str, where: str) -> Answer | None:
@@ -234,6 +257,9 @@ def _rows(path: Path) -> Iterator[tuple[int, Row]]:
         return
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
+        twice = [name for name, times in Counter(reader.fieldnames or ()).items() if name and times > 1]
+        if twice:
+            raise DataError(f"{path}:1: column {twice[0][:80]!r} is there twice; rename one of them")
         for row in reader:
             if None in row or None in row.values():
                 raise DataError(f"{path}:{reader.line_num}: not as many values as the first line has columns")

@@ -24,9 +24,6 @@ raters = "person"
 note = "a made-up set"
 ignore = ["mood"]
 
-[rater_kinds]
-gpt = "model"
-
 [codes.agrees]
 question = "delusion_reinforcement"
 answers = { "1" = 1, "0" = 0, "-" = "not labelled", "?" = "cannot tell" }
@@ -161,8 +158,22 @@ LONG = "item,rater,question,answer\n"
         ),
         (LONG + "t0,ann,warmth,nan\n", {}, "labels.csv:2: warmth: 'nan' is not in the mapping"),
         (LONG + "t0,ann,rude,1\n", {}, "question 'rude' is not in the mapping; add [codes.\"rude\"] or name it in"),
-        (LONG + "t0,,agrees,1\n", {}, "labels.csv:2: rater: empty or not there"),
+        (LONG + "t0,,agrees,1\n", {}, "labels.csv:2: rater: empty"),
         (LONG + "t0,ann,agrees,1\nt0,ann,agrees,1\n", {}, "labels.csv:3: ann has answered 'agrees' of item 't0' twice"),
+        ("item;rater;question;answer\nt0;ann;agrees;1\n", {}, "no such column beside 'item;rater;question;answer'"),
+        ("item,item,rater,question,answer\nt0,t1,ann,agrees,1\n", {}, "labels.csv:1: column 'item' is there twice"),
+        # Misspelt names: of a column, whose answers would be left out, and of raters, a model and who settled.
+        (
+            LONG + "t0,ann,agrees,1\n",
+            {"ignore": "columns = { answer = 'value' }\nignore"},
+            "columns: no 'value' in",
+        ),
+        (
+            LONG + "t0,ann,agrees,1\n",
+            {"ignore": "rater_kinds = { an = 'model' }\nignore"},
+            "map.toml: rater_kinds: no 'an' in",
+        ),
+        (LONG + "t0,ann,agrees,1\n", {"ignore": "adjudicator = 'cem'\nignore"}, "map.toml: adjudicator: no 'cem' in"),
         (LONG + "t0,ann,agrees\n", {}, "labels.csv:2: not as many values as the first line has columns"),
         (LONG + 't0,ann,agrees,"1\n', {}, "not valid CSV"),
         (LONG, {}, "no answer of a rater"),
