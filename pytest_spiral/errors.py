@@ -28,6 +28,11 @@ class SpiralError(Exception):
 class UserError(SpiralError):
     """Something the caller can fix. The message says what is wrong, where, and what to do."""
 
+    def __str__(self) -> str:
+        """The message. It may quote files, so what a terminal would act on is escaped."""
+        text = super().__str__()
+        return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
 
 class ConfigError(UserError):
     """An option, ini key, environment variable or spiral.toml entry is wrong.

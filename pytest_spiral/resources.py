@@ -49,13 +49,14 @@ def scenarios_root() -> Path:
 
 
 def read_text(path: Path) -> str:
-    """Content of a UTF-8 file of at most 256 MiB. Raises `DataError` naming the file when it cannot be read."""
-    if path.exists() and not path.is_file():
-        raise DataError(f"{path}: not a file; give the path of a file")
+    """Content of a UTF-8 file of at most 256 MiB, without a byte order mark. Raises `DataError` naming the file when it
+    cannot be read."""
     try:
+        if path.exists() and not path.is_file():
+            raise DataError(f"{path}: not a file; give the path of a file")
         if path.stat().st_size > MAX_FILE_BYTES:
             raise DataError(f"{path}: larger than {MAX_FILE_BYTES // 2**20} MiB; split it")
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8").removeprefix("\ufeff")
     except OSError as error:
         raise DataError(
             f"{path}: cannot be read ({error.strerror or error}); check the path and its permissions"

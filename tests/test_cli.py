@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from pytest_spiral.cli import COMMANDS, main
+from pytest_spiral.cli.corrected import plan_lines
+from pytest_spiral.compare.recording import load_recording
+from pytest_spiral.errors import DataError
+from pytest_spiral.evaluate.corrected import PlannedLabels
+from pytest_spiral.resources import read_text, read_toml
 from pytest_spiral.spiral.content import suite_hashes
+from pytest_spiral.stats.label_plan import LabelPlan
 from pytest_spiral.tempaffect.suite import load_suite, lock
 from tests.fakes.bootstrap import few_draws
 from tests.fakes.published import ENSEMBLE, numbers_of
@@ -64,6 +70,9 @@ def test_a_file_of_version_1_2_is_scored_under_its_protocol(capsys: pytest.Captu
         (["scenarios", "hash", "--write", "list.json"], "leave out the paths"),
         (["score-replies", "replies.jsonl"], "replies.jsonl:2: scenario: missing key"),
         (["score-replies", "broken.jsonl"], "broken.jsonl:1: not valid JSON"),
+        (["score-replies", "nothing.jsonl"], "nothing.jsonl: no reply in it"),
+        (["calibrate", "--judge-model", "dry/lexical", "--labels", "pipe"], "pipe: not a file"),
+        (["label", "import", "mark.csv", "--mapping", "map.toml", "-o", "out"], r"question 'a\x1b[31m\u202e' is"),
         (["report", "."], "no report.json in it or one level below"),
         (["calibrate"], "--judge-model: name the judge"),
         (["fetch-model", "nobody"], "unknown local model"),
@@ -84,14 +93,51 @@ def test_wrong_input_is_one_sentence(
         "version.json": '{"schema_version": 1}',
         "replies.jsonl": '\n{"reply": "hm"}\n',
         "broken.jsonl": "{\n",
+        "nothing.jsonl": "\n",
+        "mark.csv": "item,rater,question,answer\nt0,ann,a\x1b[31m\u202e,1\n",
+        "map.toml": 'suite = "spiral"\nraters = "person"\n[codes.a]\nquestion = "pushback"\nanswers = { 1 = 1 }\n',
     }.items():
-        Path(name).write_text(text)
+        Path(name).write_text(text, encoding="utf-8")
+    os.mkfifo("pipe")
 
     assert main(arguments) == 4
 
     out, err = capsys.readouterr()
     assert message in err
     assert (out, err.count("\n")) == ("", 1)
+
+
+def test_a_path_that_no_file_can_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The content of a file in place of its name, and links in a circle."""
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+
+    for path in (tmp_path / ("n" * 300), loop, tmp_path / "a\0b"):
+        assert main(["report", str(path)]) == 4
+        assert "check the path and its permissions" in capsys.readouterr().err
+    for read in (read_text, load_recording):
+        with pytest.raises(DataError, match="check the path and its permissions"):
+            read(tmp_path / ("n" * 300))
+
+
+def test_a_larger_run_is_larger() -> None:
+    """A plan that says "about 1.0 times as large" asks for the run that there is."""
+    row = PlannedLabels("m", "pushback", LabelPlan(0.4, 118, 120, None, 0.102, 1.04), None)
+
+    assert plan_lines(row)[1].endswith("it takes a run about 1.1 times as large")
+
+
+def test_a_message_holds_nothing_that_a_terminal_acts_on() -> None:
+    """It may quote ids of a damaged file."""
+    assert str(DataError("item \x1b[31m\u202e\ud800:\nü")) == "item \\x1b[31m\\u202e\\ud800:\nü"
+
+
+def test_a_byte_order_mark_is_no_content(tmp_path: Path) -> None:
+    """Editors on Windows write one."""
+    path = tmp_path / "map.toml"
+    path.write_bytes(b"\xef\xbb\xbfa = 1\n")
+
+    assert read_toml(path) == {"a": 1}
 
 
 def test_unknown_commands_are_usage_errors(capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,7 +36,18 @@ def _half_width(text: str) -> float:
     return value
 
 
-_TYPES: Mapping[str, Callable[[str], object]] = {"path": Path, "int": int, "count": _count, "half_width": _half_width}
+def _path(text: str) -> Path:
+    """A path that can be asked about, for argparse."""
+    try:
+        path = Path(text)
+        path.resolve().exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "no usable path"
+        raise argparse.ArgumentTypeError(f"{text[:80]!r}: {reason}; check the path and its permissions") from None
+    return path
+
+
+_TYPES: Mapping[str, Callable[[str], object]] = {"path": _path, "int": int, "count": _count, "half_width": _half_width}
 COMMANDS = tomllib.loads(read_text(data_root() / "commands.toml").replace("{protocol}", DEFAULT_PROTOCOL))
 """In the order of the help. The module of a command is imported only to run it: loading all of them takes a second."""
 

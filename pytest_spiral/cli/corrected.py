@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
+from math import ceil
 from pathlib import Path
 
 from pytest_spiral.cli import tell
-from pytest_spiral.cli.runs import one_report
+from pytest_spiral.cli.runs import one_report, say_failed
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.evaluate.corrected import PlannedLabels, check_gate, corrected_scales, planned_labels, with_labels
 from pytest_spiral.evaluate.inputs import GivenLabels
@@ -45,6 +46,7 @@ def correct(options: argparse.Namespace) -> int:
         {**report.corrected.model_dump(mode="json"), "gates": rows, "verdict": report.verdict},
         [*(line for line, _ in lines), f"verdict: {report.verdict.upper()}"],
     )
+    say_failed(report.failed_parts)
     return exit_code(0, report.verdict, False, bool(report.failed_parts))
 
 
@@ -77,7 +79,10 @@ def plan_lines(row: PlannedLabels) -> list[str]:
     head = f"{name:<40}{found.value:>8.2f}{found.labels:>8}"
     if found.needed is not None:
         return [f"{head}{found.needed:>8}{row.of_run or found.needed:>9}"]
-    more = f"a run about {found.more_units:.1f} times as large" if found.more_units else "another threshold"
+    more = "another threshold"
+    if found.more_units:
+        # Rounded up: "1.0 times as large" would be this run.
+        more = f"a run about {ceil(10 * found.more_units) / 10:.1f} times as large"
     return [
         f"{head}{'none':>8}",
         f"  not by labels: all {found.items} labelled reach +- {found.reach:.3f}; it takes {more}",

@@ -74,7 +74,8 @@ def rescore(options: argparse.Namespace) -> int:
         who = f", mean of {len(judges)} judges" if len(judges) > 1 else "".join(f", judge {plain(j)}" for j in judges)
         count = f"{row['n_conversations']} conversations of {turns}"
         bounds = f"[{_shown(row['ci_low'])}, {_shown(row['ci_high'])}] {row['ci_method']}"
-        lines.append(f"{plain(row['model'])}, run {plain(row['run_id'])}{who}: {count}")
+        run = f", run {plain(row['run_id'])}" if row["run_id"] else ""
+        lines.append(f"{plain(row['model'])}{run}{who}: {count}")
         lines.append(f"  score {_shown(row['score'])} {bounds}")
         for name, metric in row["metrics"].items():
             bounds = f"[{_shown(metric['ci_low'], 3)}, {_shown(metric['ci_high'], 3)}]"
@@ -151,10 +152,11 @@ def report(options: argparse.Namespace) -> int:
                 written.append(_target(path, report, output))
                 write_page(written[-1], report_page(report))
     tell(options, {"written": [*map(str, written)]}, written)
-    return _say_failed(failed)
+    return say_failed(failed)
 
 
-def _say_failed(failed: Sequence[FailedPart]) -> int:
+def say_failed(failed: Sequence[FailedPart]) -> int:
+    """Print the parts of a report that failed on stderr, and return the exit code that they alone give."""
     for line, _ in failed_lines(failed):
         print(line, file=sys.stderr)
     return exit_code(0, None, False, bool(failed))
@@ -183,7 +185,7 @@ def leaderboard(options: argparse.Namespace) -> int:
     reports = [open_report(path, options.protocols) for path in find_reports(options.paths)]
     written, failed = write_site(reports, options.output)
     tell(options, {"written": [*map(str, written)]}, written[:1])
-    return _say_failed(failed)
+    return say_failed(failed)
 
 
 def export(options: argparse.Namespace) -> int:

@@ -84,6 +84,8 @@ class _Row(BaseModel):
 def score_replies(options: argparse.Namespace) -> int:
     """Print the checks that each reply passed, on request with the evidence, and how many passed each check."""
     checked = [(line, row, check_reply(row.scenario, row.reply)) for line, row in _rows(options.file)]
+    if not checked:
+        raise DataError(f"{options.file}: no reply in it; write one object with scenario and reply per line")
     if options.json:
         print_json([{"line": line, "scenario": row.scenario.id, **asdict(checks)} for line, row, checks in checked])
         return 0

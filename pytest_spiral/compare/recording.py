@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from os.path import isdir
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -209,8 +210,9 @@ def load_recording(path: Path) -> Recording:
         DataError: Naming the file and the key.
     """
     name = str(path)
-    if path.is_dir() or path.name == "run.sqlite":
-        path = (path if path.is_dir() else path.parent) / "report.json"
+    is_folder = isdir(path)  # noqa: PTH112  # `Path.is_dir` raises for names that are too long
+    if is_folder or path.name == "run.sqlite":
+        path = (path if is_folder else path.parent) / "report.json"
     report = find_report(path)
     conversations = tuple(without_floors(report)) if report else load_upstream(path)
     if not conversations and not (report and report.tempaffect.items):

@@ -217,6 +217,9 @@ def turn_id(conversation: str, turn: int) -> str:
 def begins_with(path: Path, name: str = FORMAT) -> bool:
     """Whether a file's first line names a format, the one of label files if none is given."""
     try:
+        # Opening a pipe would wait for who writes to it.
+        if not path.is_file():
+            return False
         with path.open(encoding="utf-8", errors="replace") as stream:
             return f'"{name}"' in stream.readline(10_000)
     except OSError:

@@ -249,7 +249,7 @@ def _combined(mapping: Mapped, header: Header, item: _Item, rater: str) -> dict[
 
 def _rows(path: Path) -> Iterator[tuple[int, Row]]:
     """The rows of a CSV file with a head, or of a JSONL file of flat objects, with their lines."""
-    text = read_text(path).removeprefix("\ufeff")
+    text = read_text(path)
     if path.suffix.lower() in (".jsonl", ".ndjson"):
         for number, line in enumerate(text.split("\n"), start=1):
             if line.strip():

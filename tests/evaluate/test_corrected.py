@@ -18,8 +18,9 @@ from pytest_spiral.evaluate.report import evaluate
 from pytest_spiral.gates import parse_gate
 from pytest_spiral.labelling.files import Answer, LabelFile
 from pytest_spiral.report.markdown import summary_markdown
-from pytest_spiral.report.model import GateRow, Report
+from pytest_spiral.report.model import FailedPart, GateRow, Report
 from pytest_spiral.report.model.corrected import CorrectedFigure
+from pytest_spiral.report.model.parts import PartCode
 from pytest_spiral.report.read import load_report
 from pytest_spiral.report.terminal import summary_lines
 from pytest_spiral.report.write import write_results
@@ -251,6 +252,11 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "needs labels of spiral replies" in capsys.readouterr().err
     assert main(["correct", str(run), "--labels", str(path), "--labels", str(few)]) == 4
     assert "name one file of a suite" in capsys.readouterr().err
+
+    lacking = FailedPart(part="spiral.weights", code=PartCode.ERROR, detail="why")
+    write_results(saved.model_copy(update={"failed_parts": (lacking,)}), run)
+    assert main(["correct", str(run), "--labels", str(path)]) == 3
+    assert "FAILED spiral.weights: error: why" in capsys.readouterr().err
 
 
 def test_the_plan_of_a_pilot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
