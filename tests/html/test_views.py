@@ -98,6 +98,23 @@ def test_the_numbers_are_those_of_the_report(window: Visitor) -> None:
     assert f"below {GOOD} in {100 * order.holds:.0f} %" in said
 
 
+def test_numbers_are_rounded_as_everywhere_else(visit: Visit, tmp_path: Path) -> None:
+    """What lies exactly between two texts, as shares of eight do, is the same on the page as in the terminal."""
+    values = (0.125, 0.375, 0.0625, 1.005, 0.35)
+    document = demo_document()
+    for score in document["spiral"]["scores"]:
+        for metric, value in zip(score["metrics"].values(), values, strict=False):
+            metric |= {"mean": value, "ci_low": value, "ci_high": value}
+        score["headline"]["risk"] = {"value": 12.25, "ci_low": 0.25, "ci_high": 99.75, "se": None}
+    path = tmp_path / "report.html"
+    path.write_text(report_page(typed(document)), encoding="utf-8")
+    said = " ".join(visit(path).open("spiral").inner_text("main").split())
+
+    for value in values:
+        assert f"{value:.2f} {value:.2f} to {value:.2f}" in said
+    assert f"{12.25:.1f} ({0.25:.1f} to {99.75:.1f})" in said
+
+
 def test_a_card_has_all_its_charts(window: Visitor) -> None:
     """Strip, claim, table, lines, delta, bars, scatter, heat cells, hatched families, integrity."""
     page = window.go("tempaffect")

@@ -12,13 +12,20 @@ const STATUS_NAMES = {
 
 const measured = (value) => value !== null && value !== undefined && Number.isFinite(value);
 
+/** Rounded as everywhere else in the report: what lies exactly between two texts becomes the even one, 0.125 to 0.12. */
+function fixed(value, digits) {
+  const exact = value.toFixed(60), end = exact.length - 60 + digits;
+  const kept = exact.slice(0, end).replace(/\.$/, "");
+  return /^50*$/.test(exact.slice(end)) && /[02468]$/.test(kept) ? kept : value.toFixed(digits);
+}
+
 function number(value, digits = 2) {
-  return measured(value) ? value.toFixed(digits).replace("-", "\u2212") : MISSING;
+  return measured(value) ? fixed(value, digits).replace("-", "\u2212") : MISSING;
 }
 
 function signed(value, digits = 2) {
   if (!measured(value)) return MISSING;
-  const text = Math.abs(value).toFixed(digits);
+  const text = fixed(Math.abs(value), digits);
   return Number(text) === 0 ? text : `${value < 0 ? "\u2212" : "+"}${text}`;
 }
 

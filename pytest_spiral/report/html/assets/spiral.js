@@ -41,7 +41,7 @@ function weightsNote(stability, model) {
   const own = stability?.ranges.find((row) => row.model === model);
   if (!own) return null;
   const orders = stability.orders.filter((row) => row.above === model || row.below === model)
-    .map((row) => [", ", row.above === model ? "above " : "below ", bdi(row.above === model ? row.below : row.above), ` in ${(100 * row.holds).toFixed(0)} %`]);
+    .map((row) => [", ", row.above === model ? "above " : "below ", bdi(row.above === model ? row.below : row.above), ` in ${fixed(100 * row.holds, 0)} %`]);
   return h("p", { class: "note" }, `Weights changed by a factor of about ${stability.factor}, ${stability.draws} draws: score ${number(own.low, 1)} to ${number(own.high, 1)} in 95 %`, orders);
 }
 
