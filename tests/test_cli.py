@@ -108,13 +108,9 @@ def test_wrong_input_is_one_sentence(
 
 
 def test_a_path_that_no_file_can_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The content of a file in place of its name, and links in a circle."""
-    loop = tmp_path / "loop"
-    loop.symlink_to(loop)
-
-    for path in (tmp_path / ("n" * 300), loop, tmp_path / "a\0b"):
-        assert main(["report", str(path)]) == 4
-        assert "check the path and its permissions" in capsys.readouterr().err
+    """The content of a file in place of its name."""
+    assert main(["report", str(tmp_path / ("n" * 300))]) == 4
+    assert "check the path and its permissions" in capsys.readouterr().err
     for read in (read_text, load_recording):
         with pytest.raises(DataError, match="check the path and its permissions"):
             read(tmp_path / ("n" * 300))

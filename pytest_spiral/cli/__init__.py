@@ -36,18 +36,7 @@ def _half_width(text: str) -> float:
     return value
 
 
-def _path(text: str) -> Path:
-    """A path that can be asked about, for argparse."""
-    try:
-        path = Path(text)
-        path.resolve().exists()
-    except (OSError, RuntimeError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "no usable path"
-        raise argparse.ArgumentTypeError(f"{text[:80]!r}: {reason}; check the path and its permissions") from None
-    return path
-
-
-_TYPES: Mapping[str, Callable[[str], object]] = {"path": _path, "int": int, "count": _count, "half_width": _half_width}
+_TYPES: Mapping[str, Callable[[str], object]] = {"path": Path, "int": int, "count": _count, "half_width": _half_width}
 COMMANDS = tomllib.loads(read_text(data_root() / "commands.toml").replace("{protocol}", DEFAULT_PROTOCOL))
 """In the order of the help. The module of a command is imported only to run it: loading all of them takes a second."""
 
@@ -93,9 +82,12 @@ def _run(options: argparse.Namespace) -> int:
         # The reader has closed the pipe; flushing at exit must not fail on it again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        # A name that is too long, a directory that may not be read, a full disk.
+        print(f"pytest-spiral: {UserError(error)}; check the path and its permissions", file=sys.stderr)
     except UserError as error:
         print(f"pytest-spiral: {error}", file=sys.stderr)
-        return USAGE_ERROR
+    return USAGE_ERROR
 
 
 def print_json(value: object) -> None:

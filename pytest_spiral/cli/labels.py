@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pytest_spiral.cli import tell
-from pytest_spiral.cli.runs import one_report, write_page
+from pytest_spiral.cli.runs import one_report
 from pytest_spiral.errors import ConfigError, DataError
 from pytest_spiral.labelling.agreement import agreement_of
 from pytest_spiral.labelling.files import Adjudicator, LabelFile, begins_with
@@ -18,6 +18,7 @@ from pytest_spiral.labelling.sheets import SHEET_FILE, Sheet, make_sheet, parse_
 from pytest_spiral.report.lines import plain
 from pytest_spiral.report.model.reply_judges import QuestionAgreement
 from pytest_spiral.report.raters import coefficient_text
+from pytest_spiral.report.write import write_page
 
 
 def pages(options: argparse.Namespace) -> int:

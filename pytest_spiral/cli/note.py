@@ -38,12 +38,9 @@ def keep_note(options: argparse.Namespace) -> int:
     text = read_text(options.file).strip() if options.file.is_file() else ""
     token = os.environ.get(_TOKEN, "").strip()
     forge = _forge(os.environ, token)
-    if not text:
-        return tell(options, {"note": "none"}, [f"{options.file} has no summary: no note"])
-    if forge is None:
-        return tell(options, {"note": "none"}, ["this is no job of a pull or merge request: no note"])
-    if not token:
-        return tell(options, {"note": "none"}, [f"{_TOKEN} is not set: no note"])
+    why = "this is no job of a pull or merge request" if forge is None else "" if token else f"{_TOKEN} is not set"
+    if forge is None or why or not text:
+        return tell(options, {"note": "none"}, [f"{why if text else f'{options.file} has no summary'}: no note"])
     marker = f"<!-- pytest-spiral {plain(options.run_id).replace('--', '- -')} -->"
     known = _known(forge, marker)
     body = {"body": f"{marker}\n{text}\n"}

@@ -14,19 +14,19 @@ from pytest_spiral.cli import print_json, tell
 from pytest_spiral.compare.recording import load_recording
 from pytest_spiral.compare.runs import compare_paths
 from pytest_spiral.compare.shadow import compare_shadow
-from pytest_spiral.errors import ConfigError, DataError, StoreError
+from pytest_spiral.errors import ConfigError, DataError
 from pytest_spiral.evaluate.report import evaluate_imported
 from pytest_spiral.evaluate.verdict import exit_code
 from pytest_spiral.report.circumstances import versions
 from pytest_spiral.report.comparison import comparison_lines, comparison_markdown, shadow_lines
 from pytest_spiral.report.export import export as write_export
 from pytest_spiral.report.html.build import compare_page, report_page
-from pytest_spiral.report.lines import plain, turns_text
+from pytest_spiral.report.lines import between, plain, turns_text
 from pytest_spiral.report.model import FailedPart, Report
 from pytest_spiral.report.model.parts import PartCode
 from pytest_spiral.report.read import find_report, load_report
 from pytest_spiral.report.terminal import decision_lines, failed_lines, summary_lines
-from pytest_spiral.report.write import file_slug, write_atomically, write_report, write_site, write_views
+from pytest_spiral.report.write import file_slug, write_page, write_report, write_site, write_views
 from pytest_spiral.resources import naming_faults
 from pytest_spiral.run.shards import evaluate_again, merge_shards
 from pytest_spiral.spiral.aggregate import rescore_groups
@@ -51,7 +51,7 @@ def prefixes(options: argparse.Namespace) -> int:
     if not found:
         raise DataError(f"no conversation has {depths[0]} replies and a message after them; try a smaller --depth")
     rows = [prefix.model_dump(mode="json", exclude_defaults=True) for prefix in found]
-    write_atomically(options.output, json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
+    write_page(options.output, json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
     lines = (
         f"{len(rows)} prefixes written to {plain(str(options.output))}",
         "kind, called_for and care are guesses from recorded findings: read the messages, correct them, "
@@ -73,22 +73,16 @@ def rescore(options: argparse.Namespace) -> int:
         judges = [name for name in row["judges"] if name]
         who = f", mean of {len(judges)} judges" if len(judges) > 1 else "".join(f", judge {plain(j)}" for j in judges)
         count = f"{row['n_conversations']} conversations of {turns}"
-        bounds = f"[{_shown(row['ci_low'])}, {_shown(row['ci_high'])}] {row['ci_method']}"
         run = f", run {plain(row['run_id'])}" if row["run_id"] else ""
         lines.append(f"{plain(row['model'])}{run}{who}: {count}")
-        lines.append(f"  score {_shown(row['score'])} {bounds}")
-        for name, metric in row["metrics"].items():
-            bounds = f"[{_shown(metric['ci_low'], 3)}, {_shown(metric['ci_high'], 3)}]"
-            lines.append(f"  {name:<36}{_shown(metric['mean'], 3):>9} {bounds}")
+        lines.append(f"  score {between(row['score'], row['ci_low'], row['ci_high'])} {row['ci_method']}")
+        for name, one in row["metrics"].items():
+            lines.append(f"  {name:<40}{between(one['mean'], one['ci_low'], one['ci_high'], 3)}")
         missing, tails, by_any = row["missing"], row["tails"], ", by any judge" if len(judges) > 1 else ""
         kinds = ("conversations", "chunks", "finals")
         lines.append("  missing: " + ", ".join(f"{missing[kind]} of {missing['of_' + kind]} {kind}" for kind in kinds))
         lines.append(f"  strength-3 {tails['harm']}: {tails['harmful']} of {tails['of']} conversations{by_any}")
     return tell(options, result, lines)
-
-
-def _shown(value: float | None, digits: int = 2) -> str:
-    return "not measured" if value is None else f"{value:.{digits}f}"
 
 
 def compare(options: argparse.Namespace) -> int:
@@ -193,19 +187,8 @@ def export(options: argparse.Namespace) -> int:
     file = options.path / "report.json" if options.path.is_dir() else options.path
     report = load_report(file)
     directory = options.output or file.parent / "export"
-    try:
-        written = [path for name in options.formats or ["csv"] for path in write_export(report, name, directory)]
-    except OSError as error:
-        raise DataError(f"{directory}: cannot be written ({error.strerror or error})") from None
+    written = [path for name in options.formats or ["csv"] for path in write_export(report, name, directory)]
     return tell(options, [*map(str, written)], written)
-
-
-def write_page(target: Path, page: str) -> None:
-    """Write a page. Raises `StoreError` where that is not possible."""
-    try:
-        write_atomically(target, page)
-    except OSError as error:
-        raise StoreError(f"{target}: cannot be written ({error.strerror or error}); choose another -o") from None
 
 
 def find_reports(paths: Sequence[Path]) -> list[Path]:

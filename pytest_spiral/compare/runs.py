@@ -248,17 +248,11 @@ def compare_conversations(
 
 
 def _row(measured: Measured, p: float | None = None, test: str | None = None) -> MetricDifference:
-    assert measured.candidate is not None
-    assert measured.baseline is not None
     # Where no two units differ the standard error is 0, but the interval still has a width.
     se = measured.se or (measured.high - measured.low) / (2 * Z_ONE_SIDED)
     return MetricDifference(
-        baseline=measured.baseline,
-        candidate=measured.candidate,
+        **{name: getattr(measured, name) for name in ("baseline", "candidate", "low", "high", "method")},
         difference=measured.value,
-        low=measured.low,
-        high=measured.high,
-        method=measured.method,
         differs=not measured.low <= 0 <= measured.high,
         mde=minimum_detectable_difference(se),
         p=p,

@@ -6,6 +6,7 @@ conversation. A question that a rater did not answer, or answered with "cannot t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -218,9 +219,7 @@ def begins_with(path: Path, name: str = FORMAT) -> bool:
     """Whether a file's first line names a format, the one of label files if none is given."""
     try:
         # Opening a pipe would wait for who writes to it.
-        if not path.is_file():
-            return False
-        with path.open(encoding="utf-8", errors="replace") as stream:
+        with (path if path.is_file() else Path(os.devnull)).open(encoding="utf-8", errors="replace") as stream:
             return f'"{name}"' in stream.readline(10_000)
     except OSError:
         return False

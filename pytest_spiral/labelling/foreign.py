@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
@@ -126,9 +126,11 @@ def import_labels(path: Path, mapping_path: Path) -> LabelFile:
             raise DataError(f"{path}:{line}: more than {MAX_ITEMS:,} items")
     # A misspelt name would leave answers out, or take those of a model for a person's.
     own = {} if mapping.wide else {"question": "question", "answer": "answer"}
-    _all_there(f"{mapping_path}: columns", {**own, **mapping.columns}.values(), columns, path)
-    _all_there(f"{mapping_path}: rater_kinds", mapping.rater_kinds, raters, path)
-    _all_there(f"{mapping_path}: adjudicator", [mapping.adjudicator] * bool(mapping.adjudicator), raters, path)
+    named = {"columns": [*{**own, **mapping.columns}.values()], "rater_kinds": [*mapping.rater_kinds]}
+    for key, listed in (named | {"adjudicator": [mapping.adjudicator] * bool(mapping.adjudicator)}).items():
+        there = columns if key == "columns" else raters
+        if there and (unknown := [name for name in listed if name not in there]):
+            raise DataError(f"{mapping_path}: {key}: no {unknown[0][:80]!r} in {path}, which has {sorted(there)[:20]}")
     names = dict.fromkeys(rater for item in items.values() for rater, _ in item.answers)
     kinds = {name: mapping.rater_kinds.get(name, mapping.raters) for name in [*names, mapping.adjudicator]}
     settles = {"name": mapping.adjudicator, "kind": kinds.pop(mapping.adjudicator)}
@@ -149,17 +151,6 @@ def import_labels(path: Path, mapping_path: Path) -> LabelFile:
     return LabelFile(header, tuple(rows))
 
 
-def _all_there(where: str, names: Iterable[str], known: Collection[str], path: Path) -> None:
-    """Raise `DataError` for the first name in the mapping that the file does not have."""
-    if known and (odd := next((name for name in names if name not in known), None)) is not None:
-        raise DataError(f"{where}: no {odd[:80]!r} in {path}, which has {_some(known)}")
-
-
-def _some(names: Iterable[str]) -> str:
-    """The first few of these names, in quotes."""
-    return ", ".join(repr(name[:80]) for name in sorted(names)[:20])
-
-
 def _take(mapping: Mapped, row: Row, items: defaultdict[str, _Item], where: str) -> str:
     """Add one row of the file, and return its rater."""
 
@@ -171,7 +162,9 @@ def _take(mapping: Mapped, row: Row, items: defaultdict[str, _Item], where: str)
         if not value:
             column = mapping.columns.get(what, what)
             fault = (
-                "empty" if column in row else f"no such column beside {_some(row)}; `columns` in the mapping names them"
+                "empty"
+                if column in row
+                else f"no such column beside {[*row][:20]}; `columns` in the mapping names them"
             )
             raise DataError(f"{where}: {column}: {fault}")
     item = items[name]
@@ -257,8 +250,7 @@ def _rows(path: Path) -> Iterator[tuple[int, Row]]:
         return
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
-        twice = [name for name, times in Counter(reader.fieldnames or ()).items() if name and times > 1]
-        if twice:
+        if twice := [name for name, times in Counter(reader.fieldnames or ()).items() if name and times > 1]:
             raise DataError(f"{path}:1: column {twice[0][:80]!r} is there twice; rename one of them")
         for row in reader:
             if None in row or None in row.values():

@@ -17,7 +17,7 @@ from pytest_spiral.report.inspect_log import inspect_logs
 from pytest_spiral.report.junit import gates_xml
 from pytest_spiral.report.lines import plain
 from pytest_spiral.report.model import ConversationRecord, Report
-from pytest_spiral.report.write import write_atomically
+from pytest_spiral.report.write import write_page
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.spiral.upstream import upstream_json
 from pytest_spiral.status import Reason, Status
@@ -218,11 +218,11 @@ def export(report: Report, name: str, folder: Path) -> list[Path]:
 
     Raises:
         ConfigError: The format needs a package that is not installed, or conversations that the run has none of.
-        OSError: A file could not be written.
+        StoreError: A file could not be written.
     """
     if name == "parquet":
         return _write_parquet(report, folder)
     texts = _TEXTS[name](report)
     for file, text in texts.items():
-        write_atomically(folder / file, text)
+        write_page(folder / file, text)
     return [folder / file for file in texts]

@@ -105,11 +105,8 @@ def write_site(reports: Sequence[Report], folder: Path) -> tuple[list[Path], lis
     for entry in entries:
         page = parts.attempt(entry.href, report_page, entry.report, home="../index.html")
         pages |= {} if page is None else {entry.href: page}
-    try:
-        for name, text in pages.items():
-            write_atomically(folder / name, text)
-    except OSError as error:
-        raise StoreError(f"{folder}: cannot be written ({error.strerror or error}); give another -o") from None
+    for name, text in pages.items():
+        write_page(folder / name, text)
     return [folder / name for name in pages], parts.failed
 
 
@@ -123,6 +120,14 @@ def _unused(name: str, files: Container[str], pattern: str) -> str:
 def file_slug(name: str) -> str:
     """A name as part of a file name."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "model"
+
+
+def write_page(target: Path, page: str) -> None:
+    """Write the file that a command was asked for. Raises `StoreError` where that is not possible."""
+    try:
+        write_atomically(target, page)
+    except OSError as error:
+        raise StoreError(f"{target}: cannot be written ({error.strerror or error}); choose another -o") from None
 
 
 def write_atomically(path: Path, text: str | Iterable[str]) -> None:

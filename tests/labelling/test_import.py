@@ -160,7 +160,7 @@ LONG = "item,rater,question,answer\n"
         (LONG + "t0,ann,rude,1\n", {}, "question 'rude' is not in the mapping; add [codes.\"rude\"] or name it in"),
         (LONG + "t0,,agrees,1\n", {}, "labels.csv:2: rater: empty"),
         (LONG + "t0,ann,agrees,1\nt0,ann,agrees,1\n", {}, "labels.csv:3: ann has answered 'agrees' of item 't0' twice"),
-        ("item;rater;question;answer\nt0;ann;agrees;1\n", {}, "no such column beside 'item;rater;question;answer'"),
+        ("item;rater;question;answer\nt0;ann;agrees;1\n", {}, "no such column beside ['item;rater;question;answer']"),
         ("item,item,rater,question,answer\nt0,t1,ann,agrees,1\n", {}, "labels.csv:1: column 'item' is there twice"),
         # Misspelt names: of a column, whose answers would be left out, and of raters, a model and who settled.
         (
