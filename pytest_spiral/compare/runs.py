@@ -127,15 +127,8 @@ def _alone(runs: Runs, protocol: str | None) -> Iterator[LoneScore]:
         used = _protocol(protocol, (run,))
         for model in run.of_suite("spiral"):
             score = score_conversations(run.by_model[model], used, seed=run.seed)
-            yield LoneScore(
-                side=side,
-                model=model,
-                protocol=used.name,
-                turns=score.turns,
-                score=score.score,
-                low=score.ci_low,
-                high=score.ci_high,
-            )
+            bounds = {"score": score.score, "low": score.ci_low, "high": score.ci_high}
+            yield LoneScore(side=side, model=model, protocol=used.name, turns=score.turns, **bounds)
 
 
 def _protocol(name: str | None, runs: Sequence[Recording]) -> Protocol:

@@ -147,22 +147,11 @@ def make_sheet(
     replies = replies_hash(report, suite)
     words = wording_hash(suite, questions, protocol)
     name = digest([report.run.id, replies, suite, list(questions), design.seed, design.sampled, words])[:16]
-    return Sheet(
-        SheetHeader(
-            set=name,
-            suite=suite,
-            run=report.run.id,
-            report_hash=replies,
-            protocol=protocol,
-            questions=questions,
-            raters=tuple(raters),
-            sampling=design,
-            wording=words,
-        ),
-        tuple(
-            SheetItem(**one.model_dump(exclude={"hard"}), key=digest([name, one.model, one.item])[:12]) for one in drawn
-        ),
-    )
+    about = {"set": name, "suite": suite, "run": report.run.id, "report_hash": replies, "protocol": protocol}
+    drawing = {"questions": questions, "raters": tuple(raters), "sampling": design, "wording": words}
+    header = SheetHeader.model_validate({**about, **drawing})
+    keyed = (one.model_dump(exclude={"hard"}) | {"key": digest([name, one.model, one.item])[:12]} for one in drawn)
+    return Sheet(header, tuple(SheetItem(**one) for one in keyed))
 
 
 def read_sheet(path: Path) -> Sheet:
