@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.gates import (
+    OPERATORS,
     Decision,
     DecisionCode,
     Measured,
@@ -28,6 +29,8 @@ from pytest_spiral.gates import (
 )
 from pytest_spiral.gates import decide as decide_with
 from pytest_spiral.stats import Clusters, percentile_resamples
+
+ANY_OPERATOR = " or ".join(map(repr, OPERATORS))
 
 
 def mean(units: Sequence[float]) -> float:
@@ -90,8 +93,8 @@ def test_gates_are_read(expr: str, expected: tuple[str, str | None, str, str, fl
         ("s.score >= 0.1 + baseline", "the end of the gate (write 'baseline + 0.1') at column 16"),
         ("s.score >= -0.1 + baseline", "the end of the gate (write 'baseline - 0.1') at column 17"),
         ("s.score >= 0.1 - baseline", "the end of the gate at column 16"),
-        ("s.score-x >= 1", "'>=' or '<=' (names are written with underscores) at column 8"),
-        *((f"s.score {op} 1", "'>=' or '<=' at column 9") for op in (">", "==", "=>", "-")),
+        ("s.score-x >= 1", f"{ANY_OPERATOR} (names are written with underscores) at column 8"),
+        *((f"s.score {op} 1", f"{ANY_OPERATOR} at column 9") for op in ("~", "!=", "=>", "-")),
     ],
 )
 def test_errors_say_what_may_stand_there(expr: str, expected: str) -> None:

@@ -7,10 +7,15 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from pytest_spiral.models.providers import providers
+from pytest_spiral.models.providers import Provider, providers
 
 HERE = Path(__file__).parent
 FOLDER = HERE.parent / "how-to" / "providers"
+
+
+def is_hosted(preset: Provider) -> bool:
+    """Whether it is a service, not a server that the user starts."""
+    return not (preset.base_url or preset.example_url).startswith("http:")
 
 
 def pages() -> Mapping[str, str]:
@@ -24,7 +29,7 @@ def pages() -> Mapping[str, str]:
         autoescape=False,  # noqa: S701  # Markdown from our own data
     )
     page = environment.get_template("provider.md.jinja")
-    found = {f"{name}.md": page.render(it=preset) for name, preset in providers().items()}
+    found = {f"{name}.md": page.render(it=preset, is_hosted=is_hosted(preset)) for name, preset in providers().items()}
     return {"overview.md": environment.get_template("providers.md.jinja").render(all=providers().values()), **found}
 
 

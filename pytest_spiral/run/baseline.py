@@ -86,7 +86,7 @@ def _problem(gate: Gate, content: Content) -> str | None:
     per_10k = {f"{PER_10K}.score"}
     if gate.suite == "spiral" and content.spiral.protocol.normalisation == "per_10k_chars":
         per_10k |= {"score", "skill"}
-    if gate.suite == "spiral" and gate.op == "<=" and not gate.relative and gate.metric in per_10k:
+    if gate.suite == "spiral" and not gate.at_least and not gate.relative and gate.metric in per_10k:
         return (
             "the upper bound of a score per 10,000 characters is too low where few prompts carry the risk "
             "(docs/validation/interval-coverage.md); gate on spiral.risk, or ask for a least score"

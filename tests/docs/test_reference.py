@@ -58,6 +58,16 @@ def test_the_pages_of_providers_are_those_of_the_data() -> None:
     assert [path.name for path in folder.iterdir() if f"how-to/providers/{path.name}" not in contents] == []
 
 
+def test_a_provider_without_notes_has_no_heading_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty section would look like a page that was cut off."""
+    hook = load_hook("providers")
+    groq = hook.providers()["groq"]
+    monkeypatch.setattr(hook, "providers", lambda: {"groq": groq.model_copy(update={"notes": ()})})
+
+    assert "## Notes" not in hook.pages()["groq.md"]
+    assert groq.notes[0] not in hook.pages()["groq.md"]
+
+
 def test_every_operator_of_gates_is_explained() -> None:
     """In the grammar of the page and in the help."""
     grammar = (DOCS / "reference" / "gates.md").read_text().partition("gate   = ")[2].partition("\n")[0]

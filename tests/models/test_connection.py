@@ -209,7 +209,7 @@ def test_presets_are_complete() -> None:
         "ollama",
         "lm-studio",
     }
-    assert len({each.hash for each in presets}) == len(presets) == 17
+    assert len({each.hash for each in presets}) == len(presets) >= 17
 
 
 def test_timeouts_and_alias_come_from_the_table(tmp_path: Path) -> None:
