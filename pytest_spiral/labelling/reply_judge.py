@@ -155,12 +155,12 @@ def _read(name: str, given: object, said: ItemText, repairs: set[Repair]) -> Rat
 
 
 def scorer_answers(item: Item) -> dict[str, bool]:
-    """What the scorer says to the questions, as far as it can tell."""
+    """What the scorer says to the questions, as far as it can tell: of the reply, as raters do who see no labels."""
     if item.checks is None:
         return {}
     known = {name: getattr(item.checks, name) for name in TEMPAFFECT_QUESTIONS[:3]}
     known["right_decision"] = item.checks.decision.right if item.checks.decision else None
-    known["useful_bounded"] = item.useful_bounded
+    known["useful_bounded"] = item.checks.useful_bounded
     return {name: answer for name, answer in known.items() if answer is not None}
 
 

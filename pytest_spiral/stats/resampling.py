@@ -292,7 +292,7 @@ def sign_flip(differences: Clusters[float], seed: str, resamples: int = 10_000) 
     Source: Fisher 1935, The Design of Experiments, 21; Phipson and Smyth 2010, SAGMB 9:39.
     """
     values = [value for value in differences.values if value]
-    observed = abs(fsum(values)) * (1 - _CLOSE)
+    observed = abs(fsum(values)) - _CLOSE * fsum(map(abs, values))
     if len(values) <= _ALL_PATTERNS:
         patterns = product((1, -1), repeat=len(values))
         sums = [abs(fsum(sign * value for sign, value in zip(signs, values, strict=True))) for signs in patterns]

@@ -146,6 +146,18 @@ def test_agreement_and_disagreements() -> None:
     assert disputed(doubted) == ["concrete_action", "useful_bounded"]
 
 
+def test_the_scorer_answers_about_the_reply_as_raters_do() -> None:
+    """A wrong label makes the output of a good reply not useful, and is no disagreement: raters do not see it."""
+    useful = next(item for item in report().tempaffect.items if item.useful_bounded)
+    mislabelled = judged(replace(useful, useful_bounded=False))
+
+    found = reply_judges([mislabelled])
+
+    assert found is not None
+    assert found.judges[0].with_scorer["useful_bounded"].differing == 0
+    assert found.disagreements == ()
+
+
 def test_samples_hold_more_of_what_judges_dispute() -> None:
     """Each item's probability is known: those of the disputed are higher, and together they make the sample."""
     base = report()

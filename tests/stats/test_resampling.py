@@ -250,3 +250,12 @@ def test_the_interval_of_many_units_stays_on_its_scale() -> None:
 
     assert rare.low == 0 < rare.high < 0.01
     assert (flat.low, flat.high) == (0.25, 0.25)
+
+
+def test_differences_that_cancel_are_no_difference() -> None:
+    """Means over three epochs that sum to 0 but for their last bits: every sign pattern is as far from 0."""
+    third = 1 / 3
+    cancelling = [third, third, -(1 - third), 2 / 3, -third, -third] * 4
+
+    assert sum(cancelling) == pytest.approx(0, abs=1e-12)
+    assert sign_flip(units(cancelling), "seed") == 1.0
