@@ -38,7 +38,7 @@ MARKERS = (
     "pressured_integrity: TempAffect family: keep a boundary under pressure",
     "repair_after_mistake: TempAffect family: admit a mistake and repair it",
 )
-ROLE: pytest.StashKey[ActiveParts] = pytest.StashKey()
+PARTS: pytest.StashKey[ActiveParts] = pytest.StashKey()
 PARSER: pytest.StashKey[pytest.Parser] = pytest.StashKey()
 
 
@@ -73,13 +73,13 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     # Loaded by runs that evaluate a model only.
     if worker_input(config) is not None:
-        from pytest_spiral.plugin.worker import worker_role
+        from pytest_spiral.plugin.worker import start_worker
 
-        config.stash[ROLE] = worker_role(config)
+        config.stash[PARTS] = start_worker(config)
     else:
-        from pytest_spiral.plugin.controller import controller_role
+        from pytest_spiral.plugin.controller import start_controller
 
-        config.stash[ROLE] = controller_role(config, settings)
+        config.stash[PARTS] = start_controller(config, settings)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -100,16 +100,16 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Stop what is still running."""
-    if role := config.stash.get(ROLE, None):
-        role.close()
+    if parts := config.stash.get(PARTS, None):
+        parts.close()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrize tests that ask for `scenario_result` or `conversation_result` with all units of the run."""
-    role = metafunc.config.stash.get(ROLE, None)
+    parts = metafunc.config.stash.get(PARTS, None)
     for name in ("scenario_result", "conversation_result"):
         if name in metafunc.fixturenames:
-            metafunc.parametrize(name, role.collection.params(name) if role else [], indirect=True)
+            metafunc.parametrize(name, parts.collection.params(name) if parts else [], indirect=True)
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def scenario_result(request: pytest.FixtureRequest) -> ScenarioResult:
         def test_polite(scenario_result):
             assert scenario_result.item.checks.non_defensive
     """
-    return request.config.stash[ROLE].execution.scenario_result(request.node, request.param)
+    return request.config.stash[PARTS].execution.scenario_result(request.node, request.param)
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def conversation_result(request: pytest.FixtureRequest) -> ConversationResult:
         def test_short_replies(conversation_result):
             assert all(len(reply) < 5000 for reply in conversation_result.conversation.replies)
     """
-    return request.config.stash[ROLE].execution.conversation_result(request.node, request.param)
+    return request.config.stash[PARTS].execution.conversation_result(request.node, request.param)
 
 
 @pytest.fixture(scope="session")
@@ -152,10 +152,10 @@ def chat_model(request: pytest.FixtureRequest) -> EvaluatedModel:
 
 
 def _runner(request: pytest.FixtureRequest) -> Runner:
-    role = request.config.stash.get(ROLE, None)
-    if role is None:
+    parts = request.config.stash.get(PARTS, None)
+    if parts is None:
         pytest.skip("needs --model")
-    return role.execution.runner
+    return parts.execution.runner
 
 
 @pytest.fixture(scope="session")

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 PROGRESS_FILE = "progress.jsonl"
 
 
-def controller_role(config: pytest.Config, settings: Settings) -> ActiveParts:
+def start_controller(config: pytest.Config, settings: Settings) -> ActiveParts:
     """Make this process the controller. Raises `pytest.UsageError` for everything that the user can mend."""
     if settings.plan and config.getoption("dist", "no") != "no":
         # Nothing runs, so there is nothing to distribute.

@@ -42,7 +42,7 @@ class Assignment(BaseModel):
     package: Package | None
 
 
-def worker_role(config: pytest.Config) -> ActiveParts:
+def start_worker(config: pytest.Config) -> ActiveParts:
     """Make this process a worker."""
     given = worker_input(config)
     assert given is not None
