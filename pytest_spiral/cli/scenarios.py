@@ -21,7 +21,7 @@ from pytest_spiral.tempaffect.checks import check_reply
 from pytest_spiral.tempaffect.lint import lint_scenario
 from pytest_spiral.tempaffect.records import REPLY_CHECKS
 from pytest_spiral.tempaffect.scenario import Scenario
-from pytest_spiral.tempaffect.self_check import preflight
+from pytest_spiral.tempaffect.self_check import check_scorer
 from pytest_spiral.tempaffect.suite import LOCK_FILE, build_messages, load_suite
 
 
@@ -44,7 +44,7 @@ def show_hashes(options: argparse.Namespace) -> int:
     lines = [f"suite_hash {suite.suite_hash}", *(f"  {name} {value}" for name, value in suite.components.items())]
     shown, pinned = hashes, dict[Path, Mapping[str, object]]()
     if not options.paths:
-        hashes["scorer_fingerprint"], spiral = preflight(suite).fingerprint, suite_hashes()
+        hashes["scorer_fingerprint"], spiral = check_scorer(suite).fingerprint, suite_hashes()
         shown, pinned = {**hashes, "spiral": spiral}, {LOCK_FILE: hashes, SPIRAL_LOCK: spiral}
         lines.append(f"scorer_fingerprint {hashes['scorer_fingerprint']}")
         lines += ["spiral", *(f"  {name} {value}" for name, value in spiral.items())]

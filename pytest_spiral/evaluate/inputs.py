@@ -16,7 +16,7 @@ from pytest_spiral.spiral.calibration import CalibrationResult
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.tempaffect.records import CardContext, Item, Mode
-from pytest_spiral.tempaffect.self_check import Preflight
+from pytest_spiral.tempaffect.self_check import SelfCheck
 from pytest_spiral.tempaffect.suite import Suite
 
 EVALUATED = "evaluated model"
@@ -34,7 +34,7 @@ class SpiralContext:
         judges: Names in the judgements; empty for whoever judged.
         foreign: Why the conversations are not those of the bundled suite, None where they are.
         actors: Role and name of every model.
-        stand_ins: Those of them that are built in.
+        built_in: Those of them that are built in.
         small: Those of them that are too small for their role.
         calibrated: What the calibration made in this run found, by judge; empty where there is none.
         drift: Its change since the last calibration, by judge.
@@ -49,7 +49,7 @@ class SpiralContext:
     judges: Sequence[str] = ()
     foreign: str | None = None
     actors: Actors = ()
-    stand_ins: Actors = ()
+    built_in: Actors = ()
     small: Actors = ()
     calibrated: Mapping[str, CalibrationResult] = field(default_factory=dict)
     drift: Mapping[str, Drift] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class RunResults:
         usage: The report's `usage`.
         gates: The gates to decide, by `policy`.
         baseline: The recorded run that relative gates compare with.
-        suite: TempAffect's scenarios; None where the suite did not run, like `preflight`.
+        suite: TempAffect's scenarios; None where the suite did not run, like `self_check`.
         items: TempAffect's items by model and prompting mode, each with its `contexts`.
         spiral: Circumstances of the conversations; None where the suite did not run, like `spiral_integrity`.
         conversations: By model.
@@ -97,7 +97,7 @@ class RunResults:
     policy: Policy = "bound"
     baseline: Recording | None = None
     suite: Suite | None = None
-    preflight: Preflight | None = None
+    self_check: SelfCheck | None = None
     items: Mapping[tuple[str, Mode], Sequence[Item]] = field(default_factory=dict)
     contexts: Mapping[tuple[str, Mode], CardContext] = field(default_factory=dict)
     spiral: SpiralContext | None = None

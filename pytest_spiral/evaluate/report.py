@@ -111,11 +111,11 @@ def _measured(run: RunResults, spiral: Spiral) -> Report:
     )
     asked = sorted({item.id for item in items})
     suite, tempaffect = run.suite, None
-    if suite is not None and run.preflight is not None:
+    if suite is not None and run.self_check is not None:
         tempaffect = TempAffectIntegrity(
             suite_hash=suite.suite_hash,
-            scorer_fingerprint=run.preflight.fingerprint,
-            preflight_faults=tuple(run.preflight.faults),
+            scorer_fingerprint=run.self_check.fingerprint,
+            preflight_faults=tuple(run.self_check.faults),
             components=suite.components,
             system_prompt_hash=next((context.system_prompt_hash for context in run.contexts.values()), None),
         )

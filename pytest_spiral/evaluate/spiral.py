@@ -176,7 +176,7 @@ def _judges_report(
         part = f"judges.per_judge[{judge}].retest.{kind}"
         return attempt(part, lambda: firmness(conversations, judge, kind, behaviours, f"{context.seed}-retest"))
 
-    others = [actor for actor in context.actors if actor[0] != EVALUATED]
+    others = [(role, name) for role, name in context.actors if role != EVALUATED]
     return JudgesReport(
         agreement=attempt(
             "judges.agreement", lambda: agreement(conversations, judges, behaviours, f"{context.seed}-agreement")
@@ -300,11 +300,11 @@ def _blockers(
     model: str, score: ProtocolScore, conversations: Sequence[Conversation], context: SpiralContext
 ) -> list[str]:
     # The other evaluated models of a run have scores of their own.
-    stand_ins, small = (
+    built_in, small = (
         [(role, name) for role, name in actors if role != EVALUATED or name == model]
-        for actors in (context.stand_ins, context.small)
+        for actors in (context.built_in, context.small)
     )
-    blockers = [f"S01 the {role} is the built-in model {name}" for role, name in stand_ins]
+    blockers = [f"S01 the {role} is the built-in model {name}" for role, name in built_in]
     blockers += [f"S02 the {role} {name} is too small for this role" for role, name in small]
     lost = sum(c.status is not Status.MEASURED for c in conversations)
     if lost:

@@ -26,7 +26,7 @@ from pytest_spiral.run.preflight import remembered, run_preflight
 from pytest_spiral.run.results import Measurements, run_results, stored_traffic
 from pytest_spiral.settings import OPTIONS
 from pytest_spiral.store import RunStore
-from pytest_spiral.tempaffect.self_check import preflight
+from pytest_spiral.tempaffect.self_check import check_scorer
 from pytest_spiral.tempaffect.suite import load_suite
 
 # Characters. A shorter key is redacted as a whole word only.
@@ -58,8 +58,8 @@ class RunController:
         self._store = RunStore.create_or_resume(self.plan.store_path, self.plan.identity(self.content), alone=True)
         if "tempaffect" in self.plan.suites:
             # On the bundled scenarios even if a run has its own: one scorer has one fingerprint.
-            self.measured.preflight = preflight(load_suite())
-            check_baseline(self.gates, self.plan, self.content, self.measured.preflight.fingerprint)
+            self.measured.self_check = check_scorer(load_suite())
+            check_baseline(self.gates, self.plan, self.content, self.measured.self_check.fingerprint)
         if self.plan.settings.max_cost is not None:
             paid_prices(self.plan.everybody)
             # Earlier sessions of this run count.

@@ -18,8 +18,7 @@ from pytest_spiral.models.parameters import local_models, unknown_fields
 from pytest_spiral.report.circumstances import text_hashes, versions
 from pytest_spiral.report.model import Anchors, RequestLimit, Run, RunConfig, Usage
 from pytest_spiral.report.model.floor import Floor
-from pytest_spiral.report.model.run import EarlierVerdict, LimitChange, ModelConfig, SpiralIntegrity
-from pytest_spiral.report.model.run import Preflight as ModelPreflight
+from pytest_spiral.report.model.run import EarlierVerdict, LimitChange, ModelConfig, Preflight, SpiralIntegrity
 from pytest_spiral.report.read import find_report
 from pytest_spiral.run.baseline import Gates
 from pytest_spiral.run.content import Content
@@ -33,7 +32,7 @@ from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.status import Status
 from pytest_spiral.store import RunStore
 from pytest_spiral.tempaffect.records import CardContext, Item, Mode
-from pytest_spiral.tempaffect.self_check import Preflight, baselines
+from pytest_spiral.tempaffect.self_check import SelfCheck, baselines
 from pytest_spiral.tempaffect.suite import lock
 from pytest_spiral.tempaffect.unit import ScenarioUnit
 
@@ -46,15 +45,15 @@ _ACTORS: Mapping[Role, str] = {"evaluated": EVALUATED, "user": "simulated user",
 
 @dataclass
 class Measurements:
-    """What has been measured so far. preflight: of the scorer, None where TempAffect does not run. enforcement: by
+    """What has been measured so far. self_check: of the scorer, None where TempAffect does not run. enforcement: by
     evaluated model. learned: about each model, before anything was measured. moved: judges who are not the same in all
     shards, one clause each. floor: measured in another run."""
 
     items: dict[ScenarioUnit, Item] = field(default_factory=dict)
     conversations: dict[ConversationUnit, Conversation] = field(default_factory=dict)
-    preflight: Preflight | None = None
+    self_check: SelfCheck | None = None
     enforcement: dict[str, bool] = field(default_factory=dict)
-    learned: tuple[ModelPreflight, ...] = ()
+    learned: tuple[Preflight, ...] = ()
     calibrated: JudgeCalibrations | None = None
     anchors: Anchors | None = None
     moved: tuple[str, ...] = ()
@@ -119,7 +118,7 @@ def run_results(
     settings = plan.settings
     spiral = "spiral" in plan.suites
     keys = [(model, mode) for model in plan.of_suite("tempaffect") for mode in settings.prompting]
-    floors = baselines(content.suite) if keys else {}
+    strategies = baselines(content.suite) if keys else {}
     conversations = _conversations(plan, content, measured, plan.of_suite("spiral"))
     cut = sum(cut_replies(own, content.spiral.protocol) for own in conversations.values())
     decided = tuple(_decided_before(plan, gates))
@@ -147,8 +146,8 @@ def run_results(
         baseline=gates.baseline,
         labels=gates.labels,
         suite=content.suite if keys else None,
-        preflight=measured.preflight,
-        contexts={key: _card_context(plan, content, measured, traffic, floors, key) for key in keys},
+        self_check=measured.self_check,
+        contexts={key: _card_context(plan, content, measured, traffic, strategies, key) for key in keys},
         items={key: [item for unit, item in measured.items.items() if (unit.model, unit.mode) == key] for key in keys},
         spiral=_spiral_context(plan, content, measured, traffic) if spiral else None,
         spiral_integrity=_spiral_integrity(plan, content) if spiral else None,
@@ -241,23 +240,23 @@ def _card_context(
     content: Content,
     measured: Measurements,
     traffic: Traffic,
-    floors: Mapping[str, Mapping[str, float]],
+    strategies: Mapping[str, Mapping[str, float]],
     key: tuple[str, Mode],
 ) -> CardContext:
     """What the card of a model and mode says about the run."""
-    assert measured.preflight is not None
+    assert measured.self_check is not None
     pinned = lock()
     name, mode = key
     return CardContext(
         suite_hash=content.suite.suite_hash,
         pinned_suite_hash=pinned.suite_hash,
-        scorer_fingerprint=measured.preflight.fingerprint,
+        scorer_fingerprint=measured.self_check.fingerprint,
         pinned_scorer_fingerprint=pinned.scorer_fingerprint,
-        preflight_faults=measured.preflight.faults,
-        baselines=floors,
+        preflight_faults=measured.self_check.faults,
+        baselines=strategies,
         scenarios=content.suite.by_id,
         seed=plan.settings.seed,
-        stand_in=plan.model(name).kind == "dry",
+        built_in=plan.model(name).kind == "dry",
         served_models=traffic.served_models[name],
         enforcement_verified=measured.enforcement.get(name) if mode == "schema" else None,
         partner_present=len(plan.settings.prompting) == 2,
@@ -319,7 +318,7 @@ def _spiral_context(plan: RunPlan, content: Content, measured: Measurements, tra
     return SpiralContext(
         protocol=content.spiral.protocol,
         seed=plan.settings.seed,
-        stand_ins=[(role, model.spec) for role, model in actors if model.kind == "dry"],
+        built_in=[(role, model.spec) for role, model in actors if model.kind == "dry"],
         small=[(role, model.spec) for role, model in actors if model.model_id in local_models()],
         judges=tuple(judge.reported_name for judge in plan.judges),
         foreign=foreign,

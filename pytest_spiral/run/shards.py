@@ -26,7 +26,7 @@ from pytest_spiral.settings import OPTIONS, Settings
 from pytest_spiral.spiral.anchors import not_the_same
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.status import ReasonCode
-from pytest_spiral.tempaffect.self_check import preflight
+from pytest_spiral.tempaffect.self_check import check_scorer
 from pytest_spiral.tempaffect.suite import load_suite
 from pytest_spiral.tempaffect.unit import ScenarioUnit
 
@@ -174,7 +174,7 @@ def _check_installed(plan: RunPlan, content: Content, shard: _Shard) -> None:
 def _measurements(plan: RunPlan, shards: Sequence[_Shard]) -> Measurements:
     measured = Measurements()
     if "tempaffect" in plan.suites:
-        measured.preflight = preflight(load_suite())
+        measured.self_check = check_scorer(load_suite())
         measured.enforcement.update(shards[0].report.run.enforcement_verified)
     measured.learned = shards[0].report.run.preflight
     measured.anchors, *others = (shard.report.spiral.anchors for shard in shards)

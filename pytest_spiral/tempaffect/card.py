@@ -100,7 +100,7 @@ def build_card(
 
 def _scorer_range(headlines: Mapping[str, float | None], context: CardContext) -> ScorerRange | None:
     rate = headlines["useful_bounded_response_rate"]
-    if rate is None or context.own or context.stand_in:
+    if rate is None or context.own or context.built_in:
         return None
     return range_of(rate, published_errors())
 
@@ -218,7 +218,7 @@ def _publication_blockers(
     lost = sum(item.status is Status.INSTRUMENT_FAILED for item in items)
     if lost:
         yield f"B04 {lost} items lost to infrastructure errors"
-    if context.stand_in:
+    if context.built_in:
         yield "B05 the evaluated model is built in, not a language model"
     elif len(context.served_models) != 1:
         yield f"B05 model snapshot not settled: served as {', '.join(context.served_models) or 'none named'}"

@@ -197,7 +197,7 @@ class CardContext:
         baselines: Metrics of models that do not read the message, by name.
         scenarios: Every scenario of the suite, by id.
         seed: Seed of the bootstrap.
-        stand_in: The evaluated model is built in or scripted, so the card describes no model.
+        built_in: The evaluated model is built in or scripted, so the card describes no model.
         served_models: Names under which endpoints served the model.
         enforcement_verified: Whether the endpoint was seen to enforce the JSON schema; None if it was not tried.
         partner_present: The run has a card of the other mode as well.
@@ -214,7 +214,7 @@ class CardContext:
     baselines: Mapping[str, Mapping[str, float]]
     scenarios: Mapping[str, Scenario]
     seed: int
-    stand_in: bool = False
+    built_in: bool = False
     served_models: tuple[str, ...] = ()
     enforcement_verified: bool | None = None
     partner_present: bool = True

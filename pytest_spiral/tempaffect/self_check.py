@@ -1,4 +1,4 @@
-"""The preflight: before the first real call, the scorer proves itself on built-in models whose worth is known."""
+"""The self-check: before the first real call, the scorer proves itself on built-in models whose worth is known."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PINNED_BASELINES = ("facts_copyist", "first_act", "closest_act", "every_act")
 
 
 @dataclass(frozen=True, slots=True)
-class Preflight:
+class SelfCheck:
     """What the self-check found.
 
     Attributes:
@@ -52,7 +52,7 @@ def _limits() -> Mapping[str, Mapping[str, _Limit]]:
 
 
 @lru_cache(maxsize=4)
-def preflight(suite: Suite) -> Preflight:
+def check_scorer(suite: Suite) -> SelfCheck:
     """Score the five published built-in models, hold them to their limits, and take the scorer's fingerprint.
 
     The fingerprint covers every point of every item and all detectors, so that a drift of code, stemmer or Unicode
@@ -67,7 +67,7 @@ def preflight(suite: Suite) -> Preflight:
             "items": [_print(score) for score in scores],
             "detectors": {key: round(1000 * (row.value or 0)) for key, row in detect(scores).detections.items()},
         }
-    return Preflight(tuple(faults), digest(prints))
+    return SelfCheck(tuple(faults), digest(prints))
 
 
 def _print(score: ItemScore) -> list[str]:

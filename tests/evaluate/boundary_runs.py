@@ -23,7 +23,7 @@ from pytest_spiral.spiral.records import Retest
 from pytest_spiral.status import Reason, ReasonCode, Status
 from pytest_spiral.tempaffect.records import CARD_MODES, CardContext, Item, Mode
 from pytest_spiral.tempaffect.scenario import Family, Scenario
-from pytest_spiral.tempaffect.self_check import Preflight
+from pytest_spiral.tempaffect.self_check import SelfCheck
 from pytest_spiral.tempaffect.stand_ins import dry_output
 from pytest_spiral.tempaffect.suite import load_suite
 from pytest_spiral.tempaffect.unit import ScenarioUnit, make_item, scored_item
@@ -134,7 +134,7 @@ def results_of(shape: Shape) -> RunResults:
         policy=shape.policy,
         baseline=_baseline(tuple(shape.scenarios), tuple(shape.prompts)) if shape.baseline else None,
         suite=SUITE if keys else None,
-        preflight=Preflight((), "a" * 64) if keys else None,
+        self_check=SelfCheck((), "a" * 64) if keys else None,
         items={key: _items(shape, number, *key, chosen) for number, key in enumerate(keys)},
         contexts={key: _context(chosen, key[1]) for key in keys},
         spiral=_spiral(shape) if "spiral" in suites else None,

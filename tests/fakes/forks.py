@@ -293,7 +293,7 @@ def _warm_up() -> None:
     import xdist.remote
     import xdist.workermanage
 
-    from pytest_spiral.tempaffect.self_check import preflight
+    from pytest_spiral.tempaffect.self_check import check_scorer
     from pytest_spiral.tempaffect.suite import load_suite
     from tests.fakes.openai_server import fake_openai
     from tests.fakes.scored import score_once
@@ -303,7 +303,7 @@ def _warm_up() -> None:
     assert xdist.workermanage
     # A fork scores what most runs are answered with, and checks the scorer, without any work.
     score_once(pytest.MonkeyPatch())
-    preflight(load_suite())
+    check_scorer(load_suite())
     with fake_openai(cast()) as server, mock.patch.dict(os.environ):
         for role in ("EVALUATED_MODEL", "USER_AGENT", "JUDGE"):
             os.environ[f"{role}_BASE_URL"] = server.base_url

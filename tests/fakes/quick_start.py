@@ -21,15 +21,15 @@ def pytest_sessionstart(session: pytest.Session) -> Iterator[None]:
 def _be_quick(config: pytest.Config) -> None:
     # Imported here, because workers need none of it.
     from pytest_spiral.run import controller
-    from pytest_spiral.tempaffect.self_check import Preflight, preflight
+    from pytest_spiral.tempaffect.self_check import SelfCheck, check_scorer
     from pytest_spiral.tempaffect.suite import Suite
     from tests.fakes.bootstrap import few_draws
     from tests.fakes.suites import under_hashes_of
 
-    def on_three(suite: Suite) -> Preflight:
-        return preflight(under_hashes_of(suite, map(suite.__getitem__, ("pi-01", "ps-01", "rm-01"))))
+    def on_three(suite: Suite) -> SelfCheck:
+        return check_scorer(under_hashes_of(suite, map(suite.__getitem__, ("pi-01", "ps-01", "rm-01"))))
 
     stack = ExitStack()
     stack.enter_context(few_draws())
-    stack.enter_context(mock.patch.object(controller, "preflight", on_three))
+    stack.enter_context(mock.patch.object(controller, "check_scorer", on_three))
     config.add_cleanup(stack.close)

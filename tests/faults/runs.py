@@ -31,7 +31,7 @@ from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.records import Item
-from pytest_spiral.tempaffect.self_check import Preflight, preflight
+from pytest_spiral.tempaffect.self_check import SelfCheck, check_scorer
 from pytest_spiral.tempaffect.suite import Suite, load_suite
 from pytest_spiral.tempaffect.unit import ScenarioUnit
 from tests.fakes import spiral_cast
@@ -72,21 +72,21 @@ def patient(attempt: float, whole: float) -> Iterator[None]:
     def quick(*args: Any) -> Endpoint:
         return replace(real(*args), retry=QUICK, patience=1.0, attempt_timeout=attempt, timeout=whole)
 
-    def proved(_: Suite) -> Preflight:
+    def proved(_: Suite) -> SelfCheck:
         # The scorer would prove itself on the same few scenarios in every run.
         return _preflight()
 
     with (
         mock.patch.object(models, "endpoint_of", quick),
         mock.patch.object(run_preflight, "endpoint_of", quick),
-        mock.patch.object(controller, "preflight", proved),
+        mock.patch.object(controller, "check_scorer", proved),
     ):
         yield
 
 
 @cache
-def _preflight() -> Preflight:
-    return preflight(_few_scenarios(1))
+def _preflight() -> SelfCheck:
+    return check_scorer(_few_scenarios(1))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from pytest_spiral.spiral.records import Origin
 from pytest_spiral.status import Reason, ReasonCode, Status
 from pytest_spiral.tempaffect.records import CardContext, Item, Mode
 from pytest_spiral.tempaffect.scenario import Scenario
-from pytest_spiral.tempaffect.self_check import Preflight
+from pytest_spiral.tempaffect.self_check import SelfCheck
 from pytest_spiral.tempaffect.stand_ins import dry_output
 from pytest_spiral.tempaffect.suite import Suite, load_suite
 from pytest_spiral.tempaffect.unit import ScenarioUnit, scored_item
@@ -71,7 +71,7 @@ def demo_results(*gates: str) -> RunResults:
         ),
         gates=[parse_gate(gate) for gate in gates],
         suite=suite,
-        preflight=Preflight((), "a" * 64),
+        self_check=SelfCheck((), "a" * 64),
         items=items,
         contexts={key: _context(chosen) for key in items},
         spiral=SpiralContext(PROTOCOL, 1, JUDGES),

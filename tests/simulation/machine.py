@@ -30,7 +30,7 @@ from pytest_spiral.spiral import agreement
 from pytest_spiral.status import ReasonCode
 from pytest_spiral.store import StoredChat
 from pytest_spiral.tempaffect import card_metrics, unit
-from pytest_spiral.tempaffect.self_check import baselines, preflight
+from pytest_spiral.tempaffect.self_check import baselines, check_scorer
 from tests.faults import runs as fault_runs
 from tests.simulation import disk as disks
 from tests.simulation.network import Model
@@ -102,7 +102,7 @@ def installed() -> Iterator[None]:
             scores[key] = real_score(scenario, text, finish)
         return scores[key]
 
-    known = preflight(fault_runs._few_scenarios(1))
+    known = check_scorer(fault_runs._few_scenarios(1))
     versions = vars(run_results)["versions"]()
     patches: list[tuple[Any, str, Any]] = [
         (asyncio, "all_tasks", all_tasks),
@@ -121,7 +121,7 @@ def installed() -> Iterator[None]:
         (budget, "os", SimpleNamespace(getpid=lambda: _number(_WORLD[-1].current))),
         (budget, "_is_alive", lambda pid: pid in {_number(each) for each in _WORLD[-1].processes if each.alive}),
         # The same in every run, and slow.
-        (run_controller, "preflight", lambda _: known),
+        (run_controller, "check_scorer", lambda _: known),
         (run_results, "versions", lambda: versions),
         (unit, "score_output", score),
         (card_metrics, "percentile_resamples", cache(vars(card_metrics)["percentile_resamples"])),

@@ -120,7 +120,7 @@ def test_nothing_measured_gives_no_number() -> None:
         (context(pinned_suite_hash=OTHER_HASH), "B02"),
         (context(pinned_scorer_fingerprint=OTHER_HASH), "B03"),
         (context(preflight_faults=("dry/echo: useful is 0.5",)), "B03"),
-        (context(stand_in=True), "B05"),
+        (context(built_in=True), "B05"),
         (context(served_models=()), "B05"),
         (context(served_models=("a", "b")), "B05"),
         (context(enforcement_verified=None), "B06"),

@@ -13,7 +13,7 @@ from syrupy.extensions.json import JSONSnapshotExtension
 from pytest_spiral.report.model import Card
 from pytest_spiral.tempaffect import self_check
 from pytest_spiral.tempaffect.card import build_card
-from pytest_spiral.tempaffect.self_check import baselines, dry_scores, fixture_faults, measures_of, preflight
+from pytest_spiral.tempaffect.self_check import baselines, check_scorer, dry_scores, fixture_faults, measures_of
 from pytest_spiral.tempaffect.shortcuts import SHORTCUTS
 from pytest_spiral.tempaffect.stand_ins import DRY_MODELS, MALFORMATIONS
 from pytest_spiral.tempaffect.suite import lock
@@ -55,12 +55,12 @@ def test_malformations_earn_their_own_codes() -> None:
 
 def test_the_preflight_is_clean_and_pinned() -> None:
     """This build's scorer behaves as the pinned one, every time."""
-    result = preflight(SUITE)
+    result = check_scorer(SUITE)
 
     assert result.faults == ()
     assert result.fingerprint == lock().scorer_fingerprint
     assert SUITE.suite_hash == lock().suite_hash
-    assert preflight.__wrapped__(SUITE) == result
+    assert check_scorer.__wrapped__(SUITE) == result
 
 
 def digest(card: Card) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def rounded(value: Any) -> Any:
 @pytest.mark.parametrize("name", OTHERS)
 def test_cards(name: str, snapshot: SnapshotAssertion) -> None:
     """The card of every built-in model but the shortcuts, so that no change of the scorer goes unseen."""
-    circumstances = context(baselines=baselines(SUITE), stand_in=True)
+    circumstances = context(baselines=baselines(SUITE), built_in=True)
     # The snapshots hold intervals from so many draws.
     with few_draws(200):
         card = build_card(f"dry/{name}", "schema", answers(name), circumstances)
