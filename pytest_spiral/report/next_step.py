@@ -19,8 +19,9 @@ _FULL_TURNS = 20
 _READ = "read the items in full, in the page that this command writes:"
 # A failure of the evaluated model is stored and stays, however often the run is resumed.
 _ASKED_AGAIN = (Status.INSTRUMENT_FAILED, Status.NOT_RUN)
-# Options of pytest, with a value, that select some of the items.
-_SELECTING = ("-k", "-m", "--deselect")
+# Options of pytest that select some of the items, and those of them with a value.
+_WITH_VALUE = ("-k", "-m", "--deselect")
+_SELECTING = (*_WITH_VALUE, "--lf", "--last-failed", "--sw", "--stepwise")
 _OPTIONS = {name: option for option in OPTIONS for name in (option.alias, option.flag)}
 
 
@@ -52,9 +53,10 @@ def _parsed(argv: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
     """Each argument with the value that follows it, if one does, by the key of our option or its own name."""
     rest = iter(argv)
     for argument in rest:
-        name, has_value, _ = argument.partition("=")
+        # A short option may have its value in the same word.
+        name, has_value, _ = argument.partition("=") if argument[:2] not in ("-k", "-m") else (argument[:2], "", "")
         option = _OPTIONS.get(name)
-        takes_value = argument in _SELECTING if option is None else not has_value and option.kind != "flag"
+        takes_value = argument in _WITH_VALUE if option is None else not has_value and option.kind != "flag"
         yield option.key if option else name, [argument, *islice(rest, int(takes_value))]
 
 

@@ -71,7 +71,8 @@ class Snapshot:
         if self.seconds_left is not None:
             parts.append(duration(self.seconds_left))
         if self.cost_usd:
-            parts.append(f"{self.cost_usd:.2f} of {self.expected_usd or 0:.2f} USD")
+            whole = "" if self.expected_usd is None else f"of {self.expected_usd:.2f} "
+            parts.append(f"{self.cost_usd:.2f} {whole}USD")
         for name, role in self.roles.items():
             counts = [(role.retries, "retries"), (role.failures, "failed")]
             troubles = [f"{n} {what}" for n, what in counts if n]

@@ -40,6 +40,8 @@ def test_the_line_says_what_matters_first() -> None:
         "m paused for 4 s: its endpoint fails"
     )
     assert Snapshot(at=0.0, finished=0, units=None, replies=3).line() == "0 units, 3 replies"
+    # Before the first call of every role has ended, nobody knows what the rest will cost.
+    assert Snapshot(at=0.0, finished=0, units=None, replies=3, cost_usd=0.28).line() == "0 units, 3 replies, 0.28 USD"
 
 
 def shown(pytester: pytest.Pytester, file: io.StringIO, path: Path) -> tuple[Progress, TerminalReporter]:

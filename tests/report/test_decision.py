@@ -142,6 +142,20 @@ def test_what_the_model_failed_was_paid_for() -> None:
     assert limits[0] < limits[1]
 
 
+@pytest.mark.parametrize("words", ["-k ps", "-kps", "-mspiral", "--deselect=x", "--lf", "--stepwise"])
+def test_a_selection_is_left_out_to_run_the_rest(words: str) -> None:
+    """With it, the command would select the same again."""
+    selected = changed(argv=["--model=m", *words.split(), "-q"]).model_dump(mode="json")
+    for row in selected["spiral"]["conversations"]:
+        if row["status"] != "measured":
+            row |= {"status": "not_run", "reason": {"code": "not_started", "detail": ""}}
+    step = decision_of(typed(selected)).next
+
+    assert step is not None
+    assert step.why.startswith("run the rest")
+    assert step.command == "pytest --model=m -q --run-id=demo"
+
+
 def test_options_are_replaced_by_either_name() -> None:
     """A second value of a repeatable option would be added; names of other options that begin alike stay."""
     argv = ["--spiral-gate", "a.b >= 1", "--gate=c.d >= 2", "--gate-policy=point", "--redo-judging", "x.py"]
