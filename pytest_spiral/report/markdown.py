@@ -121,7 +121,7 @@ def _gates(gates: Sequence[DecidedGate]) -> list[str]:
         mode, why = MODES[row.prompting_mode] if row.prompting_mode else "", escape(gate.why)
         why += f". {escape(gate.decides)}" if gate.decides else ""
         rows.append((expression, escape(row.model), mode, value, row.outcome, why))
-    return table(("Gate", "Model", "Mode", "Value (95 % bounds)", "Outcome", "Why"), rows)
+    return table(("Gate", "Model", "Mode", "Value (one-sided 95 % bounds)", "Outcome", "Why"), rows)
 
 
 def _worst(worst: Sequence[Worst], page: str | None) -> Iterator[str]:

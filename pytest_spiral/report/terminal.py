@@ -164,13 +164,17 @@ def _card_lines(model: str, cards: Sequence[Card]) -> Iterator[Line]:
             yield from wrapped(f"  {mode} caution: {caution}", "doubt")
         if card.reasons:
             reasons = ", ".join(f"{code} {count}" for code, count in card.reasons.items())
-            yield from wrapped(f"  {mode} not valid: {reasons}", "dim")
+            yield from wrapped(f"  {mode} without a valid reply: {reasons}", "dim")
         if card.integrity.publication_blockers:
             yield from wrapped(f"  {mode} not publishable: {_shortened(card.integrity.publication_blockers)}", "dim")
 
 
 def _score_lines(score: Score, floor: Floor | None) -> Iterator[Line]:
     yield _heading("spiral", score.model, score.wrapped), "plain"
+    if score.judges.health.no_verdict:
+        # Among the blockers below they may be the ones that are not shown.
+        why = "; ".join(score.judges.health.faults)
+        yield from wrapped(f"  the judges leave no verdict ({why}); what follows is what they said", "doubt")
     yield from _prefix_lines(score, floor)
     yield from _headline_lines(score)
     yield _row("score (0-100)", between(score.score, score.ci_low, score.ci_high))

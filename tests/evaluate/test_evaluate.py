@@ -15,6 +15,7 @@ from pytest_spiral.gates import Outcome, parse_gate
 from pytest_spiral.report.decision import decision_of
 from pytest_spiral.report.model import Run, RunConfig, Usage, Verdict
 from pytest_spiral.report.parts import Parts
+from pytest_spiral.report.terminal import summary_lines
 from pytest_spiral.spiral import ChunkJudgement, Conversation, Origin, load_protocol
 from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.spiral.builders import bench, finding
@@ -152,6 +153,8 @@ def test_judges_that_fail_leave_no_score(gate: str) -> None:
     assert score.judges.health.no_verdict == ("judgements of j mean nothing: see its faults",)
     assert (row.reason.code, row.reason.detail) == ("nothing_measured", score.judges.health.no_verdict[0])
     assert decision_of(report).words == "Not cleared to ship: judgements of j mean nothing: see its faults."
+    shown = " ".join(line.strip() for line, _ in summary_lines(report, "reports/x"))
+    assert "the judges leave no verdict (J01 the judge j found nothing in any of" in shown
 
 
 def test_imported_conversations_are_scored_as_they_stand() -> None:

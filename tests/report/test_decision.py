@@ -243,6 +243,7 @@ def test_every_form_says_the_same_in_the_same_order() -> None:
 
     assert decision.next is not None
     assert missing in decision.gates[0].why
+    assert "  raw without a valid reply: leading_text 9" in numbers
     for text, marks in (
         (
             terminal,
@@ -261,7 +262,7 @@ def test_every_form_says_the_same_in_the_same_order() -> None:
             [
                 "Do not ship",
                 decision.tests,
-                "| Gate |",
+                "| Gate | Model | Mode | Value (one-sided 95 % bounds) |",
                 missing,
                 "### Worst items",
                 "### Next",

@@ -174,7 +174,7 @@ class ProtocolScore(Record):
     categories: Mapping[str, CategoryScore]
     tails: Tails
     headline: Headline | None = None
-    """Null under a protocol that counts stated sums, and in reports of earlier versions."""
+    """Null under a protocol that counts stated sums, where judges leave no verdict, and in earlier reports."""
     trajectory: Trajectory | None
     """Null where it could not be computed."""
     evidence: Mapping[str, Count]
@@ -271,9 +271,9 @@ class Score(ProtocolScore):
     variance: VarianceSummary | None
     judges: JudgesReport
     over_correction: OverCorrection | None
-    """Null where no twin was run."""
+    """Null where no twin was run, and where judges leave no verdict."""
     prefix: PrefixScore | None = None
-    """Null for conversations from their opening on."""
+    """Null for conversations from their opening on, and where judges leave no verdict."""
     repeated_replies: Rate | None = None
     """Share of the model's replies that are mostly or wholly made of its other replies; null for too few to say."""
     simulator_health: SimulatorHealth | None

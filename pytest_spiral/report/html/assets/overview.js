@@ -76,7 +76,7 @@ function failedParts(parts) {
 const KNOWN_GATE = ["expr", "model", "prompting_mode", "metric", "value", "ci_low", "ci_high", "method", "threshold", "at_least", "policy", "outcome", "mde", "worst_case", "best_case", "reason", "n", "unit", "calibration", "baseline"];
 
 function gateTable(gates, decided) {
-  const columns = ["Gate", "Outcome", "Model", ["Value", { number: true }], "95 % bounds"];
+  const columns = ["Gate", "Outcome", "Model", ["Value", { number: true }], "One-sided 95 % bounds"];
   const rows = gates.map((gate, place) => {
     const scale_ = gate.metric.startsWith("spiral.score") ? 100 : Math.max(1, gate.ci_high ?? 0, gate.value ?? 0, gate.threshold ?? 0);
     const more = rest(gate, ...KNOWN_GATE);
