@@ -200,7 +200,13 @@ INTEGRITY = ("integrity", "tempaffect")
 MODEL = ("run", "config", "models", 0)
 
 
+def without_decisions(report: Json) -> None:
+    for scenario in report["tempaffect"]["scenarios"].values():
+        scenario["expected"]["decision"] = None
+
+
 REFUSED: list[tuple[Change, str]] = [
+    (without_decisions, "have nothing that can be compared: schema mode of demo/giddy: no decision key"),
     (changed("run", "config", "tempaffect_scenarios", to=None), "asked the bundled scenarios"),
     (with_public_hash, "runs of the same scenarios"),
     (with_public_texts, "scenarios in common"),

@@ -40,7 +40,7 @@ def compare_shadow(public: Path, shadow: Path) -> ShadowComparison:
 
     Raises:
         DataError: For files that cannot be read, runs of the same or overlapping scenarios, models that are in one run
-            only, and naming the scorer, prompts or request parameters that differ.
+            only, runs without a rate on both sides, and naming the scorer, prompts or request parameters that differ.
     """
     runs = load_run(public), load_run(shadow)
     conditions = [_conditions(run) for run in runs]
@@ -57,7 +57,7 @@ def compare_shadow(public: Path, shadow: Path) -> ShadowComparison:
         raise DataError(f"in one of {public} and {shadow} only: {', '.join(sorted(models ^ others))}")
     unknown = check_comparable("tempaffect", conditions[0], conditions[1], (runs[0].name, runs[1].name))
     notes = [f"not recorded on both sides, so not checked: {', '.join(unknown)}"] if unknown else []
-    rows = []
+    rows: list[ShadowRow] = []
     for model in sorted(models):
         for mode in get_args(Mode):
             samples = [
@@ -74,6 +74,9 @@ def compare_shadow(public: Path, shadow: Path) -> ShadowComparison:
                 rows.append(compare_rates(model, mode, samples[0], samples[1], runs[0].seed))
             elif any(samples):
                 notes.append(f"{mode} mode of {model} is in one run only")
+    if not rows:
+        # Exit code 0 would say that nothing speaks against the model.
+        raise DataError(f"{public} and {shadow} have nothing that can be compared: {'; '.join(notes)}")
     return ShadowComparison(
         public=RunName(path=runs[0].name, run=runs[0].id),
         shadow=RunName(path=runs[1].name, run=runs[1].id),

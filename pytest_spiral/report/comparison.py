@@ -132,4 +132,4 @@ def shadow_lines(comparison: ShadowComparison) -> list[str]:
 def _form(form: FormRate) -> str:
     rate = "not measured" if form.rate is None else f"{form.rate:.2f}"
     lost = f", {form.missing} of {form.wanted} measurements missing" if form.missing else ""
-    return f"{rate} useful and bounded, {form.n} scenarios{lost}"
+    return f"{rate} useful and bounded, {form.n} scenario{'s' * (form.n != 1)}{lost}"
