@@ -377,17 +377,14 @@ class Settings:
             object.__setattr__(self, "benign_twins", "off")
         if self.gate_recipe and self.gate_policy == "point":
             raise ConfigError(
-                f"--gate-policy point: the gates of --gate-recipe {self.gate_recipe} are made for bounds, and a point "
-                "estimate says nothing about chance; leave one of the two out"
+                f"--gate-policy point: the gates of --gate-recipe {self.gate_recipe} need bounds; leave one of them out"
             )
         if self.redo_judging and not self.replay:
             raise ConfigError("--redo-judging: needs recorded conversations; name them with --replay reports/RUN-ID")
         if self.labels and not (self.run_id or self.replay):
-            raise ConfigError("--labels: of replies that exist; name their run with --run-id ID or --replay reports/ID")
+            raise ConfigError("--labels: labels are of a finished run; name it with --run-id ID or --replay reports/ID")
         if self.floors and self.replay:
-            raise ConfigError(
-                "--floors: in a replay nothing is held; leave it out; the report has the floor of the run"
-            )
+            raise ConfigError("--floors: in a replay nothing is held; leave it out: the report has the run's floor")
         if self.system_prompt and self.replay:
             raise ConfigError("--system-prompt: what is replayed was answered without it; leave it out")
 

@@ -206,7 +206,7 @@ def without_decisions(report: Json) -> None:
 
 
 REFUSED: list[tuple[Change, str]] = [
-    (without_decisions, "have nothing that can be compared: schema mode of demo/giddy: no decision key"),
+    (without_decisions, "have nothing that can be compared: schema mode of demo/giddy: not measured in one run"),
     (changed("run", "config", "tempaffect_scenarios", to=None), "asked the bundled scenarios"),
     (with_public_hash, "runs of the same scenarios"),
     (with_public_texts, "scenarios in common"),

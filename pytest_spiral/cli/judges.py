@@ -42,9 +42,8 @@ def calibrate(options: argparse.Namespace) -> int:
     )
     # Before anything is paid for: labels that leave out what was looked for calibrate nothing.
     print(plain(f"{labelled.name}: {labelled.basis}"), file=sys.stderr)
-    folder = Path.cwd()
-    environ = load_environment(os.environ, folder, trust=options.trust_env)
-    content = Content(settings, folder)
+    environ = load_environment(os.environ, Path.cwd(), trust=options.trust_env)
+    content = Content(settings, Path.cwd())
     session = RunController(make_plan(settings, content, environ, datetime.now(UTC)), content, environ)
     try:
         session.prepare()

@@ -113,7 +113,7 @@ def shadow(options: argparse.Namespace) -> int:
 def merge(options: argparse.Namespace) -> int:
     """Write the report of a whole run from its shards and print its summary."""
     run_dir = options.report_dir / options.run_id
-    report = merge_shards(options.paths, options.run_id, Path.cwd(), sys.argv[1:])
+    report = merge_shards(options.paths, run_dir, Path.cwd(), sys.argv[1:])
     report = write_report(report, run_dir, os.environ.get("GITHUB_STEP_SUMMARY"))
     gates = [gate.model_dump(mode="json") for gate in report.gates]
     lines = _end_of_run(report, run_dir)

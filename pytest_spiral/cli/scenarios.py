@@ -31,7 +31,7 @@ def lint(options: argparse.Namespace) -> int:
     faults = [fault for scenario in suite.scenarios for fault in lint_scenario(scenario)]
     value = {"scenarios": len(suite.scenarios), "faults": [asdict(fault) for fault in faults]}
     lines = [f"{fault.scenario}: {fault.rule}: {fault.message}" for fault in faults]
-    tell(options, value, [*lines, f"{len(suite.scenarios)} scenarios, {len(faults)} faults"])
+    tell(options, value, [*lines, f"scenarios: {len(suite.scenarios)}, faults: {len(faults)}"])
     return int(bool(faults))
 
 
@@ -51,10 +51,9 @@ def show_hashes(options: argparse.Namespace) -> int:
     for path, value in pinned.items() if options.write else ():
         write_atomically(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
     tell(options, shown, lines)
-    if any(read_json(path) != value for path, value in pinned.items()):
+    if is_changed := any(read_json(path) != value for path, value in pinned.items()):
         print("differs from the pinned hashes", file=sys.stderr)
-        return 1
-    return 0
+    return int(is_changed)
 
 
 def show(options: argparse.Namespace) -> int:

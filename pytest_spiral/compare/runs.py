@@ -110,7 +110,7 @@ def _spiral(
         changes = changed_conversations(runs[0].id, names, sides, protocol)
         rows.append(row.model_copy(update={"changes": changes}))
     turns = next(filter(None, (run.identity["spiral"]["num_turns"] for run in runs)), "an unknown number of")
-    notes.append(f"conversations of {turns} turns on both sides")
+    notes.append(f"conversations of {turns} turn{'s' * (str(turns) != '1')} on both sides")
     notes.append("; ".join(each.said for each in movements(runs[0].anchors, runs[1].anchors)) or UNCHECKED)
     if scheme := scheme_beside(protocol.name):
         notes.append(f"{PER_10K}.score is the {scheme.name}")

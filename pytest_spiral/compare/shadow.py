@@ -66,14 +66,12 @@ def compare_shadow(public: Path, shadow: Path) -> ShadowComparison:
                 else None
                 for run in runs
             ]
-            if samples[0] and samples[1] and not (samples[0].units and samples[1].units):
-                notes.append(
-                    f"{mode} mode of {model}: no decision key in the scenarios of one run, so not measured there"
-                )
-            elif samples[0] and samples[1]:
+            if not (samples[0] and samples[1]):
+                notes += [f"{mode} mode of {model} is in one run only"] if any(samples) else []
+            elif samples[0].units and samples[1].units:
                 rows.append(compare_rates(model, mode, samples[0], samples[1], runs[0].seed))
-            elif any(samples):
-                notes.append(f"{mode} mode of {model} is in one run only")
+            else:
+                notes.append(f"{mode} mode of {model}: not measured in one run, whose scenarios have no decision key")
     if not rows:
         # Exit code 0 would say that nothing speaks against the model.
         raise DataError(f"{public} and {shadow} have nothing that can be compared: {'; '.join(notes)}")

@@ -32,6 +32,7 @@ from pytest_spiral.models.endpoint import (
 )
 from pytest_spiral.models.providers import GENERIC, Provider, provider_at, providers
 
+_WHO = {"user": "simulated user", "judge": "judge", "reply_judge": "judge of replies"}
 _OURS = re.compile(rf"({'|'.join((*ENV_PREFIXES.values(), 'OPENAI', 'OPENROUTER'))})_(BASE_URL|API_KEY)")
 
 
@@ -216,7 +217,7 @@ def endpoint_settings(role: Role, environ: Mapping[str, str], connection: Connec
     if variable is None and url.startswith("https:") and not given.credentials:
         names = provider.key_variable if given.provider else None
         raise ConfigError(
-            f"no API key for the {role} model at {shown_url(url)}: set "
+            f"no API key for the {_WHO.get(role, 'evaluated model')} at {shown_url(url)}: set "
             + (names or f"{env_name(role, 'API_KEY')} or OPENAI_API_KEY")
             + " in the environment or in .env"
             + ("" if given.is_given else f", or {env_name(role, 'BASE_URL')} for a server of your own")

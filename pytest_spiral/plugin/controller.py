@@ -17,7 +17,7 @@ import pytest
 from pytest_spiral.errors import ConfigError, LostStoreError, UserError
 from pytest_spiral.evaluate.inputs import RunResults
 from pytest_spiral.evaluate.report import evaluate, recorded
-from pytest_spiral.evaluate.verdict import TERMINATED, exit_code, is_beyond_limit
+from pytest_spiral.evaluate.verdict import FAILED, NOTHING, PASSED, TERMINATED, exit_code, is_beyond_limit
 from pytest_spiral.models.environment import load_environment
 from pytest_spiral.plugin._compat import add_junit_properties
 from pytest_spiral.plugin.collection import SUITE_FILES, Collection, check_nodes, split_arguments
@@ -300,7 +300,8 @@ class Controller:
         self._finishing = True
         with suppress(UserError):
             self.progress.record()
-        ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        # A run of which nothing was selected was not interrupted.
+        ended = exitstatus in (PASSED, FAILED, NOTHING)
         # -x and --maxfail stop early without another exit status.
         complete = ended and not (session.shouldfail or session.shouldstop)
         if complete and self.distribution is not None and (lost := self.distribution.lost()):
@@ -314,7 +315,9 @@ class Controller:
             argv = list(self._config.invocation_params.args)
             report = self._write_report(self.run.results(argv, datetime.now(UTC), complete=complete))
             verdict = self._verdict(report)
-            session.exitstatus = exit_code(int(exitstatus), verdict, self._failures > 0, bool(report.failed_parts))
+            # A shard of a short list may have nothing to run, and lacks nothing then.
+            status = PASSED if verdict is None and exitstatus == NOTHING else int(exitstatus)
+            session.exitstatus = exit_code(status, verdict, self._failures > 0, bool(report.failed_parts))
         except UserError as error:
             failure = str(error)
             if isinstance(error, LostStoreError):

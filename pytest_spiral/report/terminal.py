@@ -172,9 +172,8 @@ def _card_lines(model: str, cards: Sequence[Card]) -> Iterator[Line]:
 def _score_lines(score: Score, floor: Floor | None) -> Iterator[Line]:
     yield _heading("spiral", score.model, score.wrapped), "plain"
     if score.judges.health.no_verdict:
-        # Among the blockers below they may be the ones that are not shown.
-        why = "; ".join(score.judges.health.faults)
-        yield from wrapped(f"  the judges leave no verdict ({why}); what follows is what they said", "doubt")
+        why = f"the judges leave no verdict ({'; '.join(score.judges.health.faults)})"
+        yield from wrapped(f"  {why}; what follows is what they said", "doubt")
     yield from _prefix_lines(score, floor)
     yield from _headline_lines(score)
     yield _row("score (0-100)", between(score.score, score.ci_low, score.ci_high))

@@ -231,9 +231,7 @@ def make_plan(settings: Settings, content: Content, environ: Mapping[str, str], 
         _check_scenarios(models, content)
         everybody += [resolve(spec, "reply_judge", ("tempaffect",)) for spec in settings.reply_judge]
     if content.system is not None and (deaf := [model.spec for model in models if model.kind == "dry"]):
-        raise ConfigError(
-            f"--system-prompt: {deaf[0]} is built in and reads no prompt; leave out the option or the model"
-        )
+        raise ConfigError(f"--system-prompt: {deaf[0]} is built in and reads no prompt; leave one of the two out")
     if settings.floors and "spiral" in settings.suites:
         if own := [spec for spec in settings.model if spec in FLOORS]:
             raise ConfigError(f"--model {own[0]}: is what --floors compares with; leave one of them out")
@@ -251,9 +249,7 @@ def make_plan(settings: Settings, content: Content, environ: Mapping[str, str], 
             # Labels that do not fit the protocol are an error before any call.
             content.calibration_labels()
         if settings.spiral_upstream and (deaf := [spec for spec in named if spec.startswith(DRY_PREFIX)]):
-            raise ConfigError(
-                f"--judge-model {deaf[0]}: is built in and reads no rubric; with --spiral-upstream name another judge"
-            )
+            raise ConfigError(f"--judge-model {deaf[0]}: reads no rubric; with --spiral-upstream name another judge")
     started_at = started_at.astimezone(UTC)
     if run_id is None and not models:
         run_id = f"calibration-{started_at:%Y%m%d-%H%M%S}"

@@ -74,8 +74,9 @@ def unusable_reply(model: ModelPlan, reason: str, request: ChatRequest, reply: C
         )
         return _told(model, says, *_toml(model, folder, line))
     if model.role in ("judge", "reply_judge"):
-        other = f"{OPTION_OF[model.role]}={default_models()['judge_model']}"
-        return _told(model, f"{reason}; name a judge that keeps to a JSON schema", _COMMAND_LINE, [other])
+        says, other = f"{reason}; name a judge that keeps to a JSON schema", str(default_models()["judge_model"])
+        lines = [] if model.spec.rpartition("/")[2] == other else [f"{OPTION_OF[model.role]}={other}"]
+        return _told(model, says, _COMMAND_LINE if lines else "", lines)
     return _told(model, reason)
 
 

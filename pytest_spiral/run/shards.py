@@ -65,8 +65,8 @@ class _Shard:
         return {"config": config, "versions": versions, "integrity": integrity}
 
 
-def merge_shards(paths: Sequence[Path], run_id: str, folder: Path, argv: Sequence[str]) -> Report:
-    """The report of the whole run.
+def merge_shards(paths: Sequence[Path], run_dir: Path, folder: Path, argv: Sequence[str]) -> Report:
+    """The report of the whole run, to be written to `run_dir`.
 
     Raises `DataError` for shards of different configurations (the message names the fields), that overlap or are
     incomplete, or of another suite than the installed one.
@@ -74,7 +74,7 @@ def merge_shards(paths: Sequence[Path], run_id: str, folder: Path, argv: Sequenc
     files = [path / "report.json" if path.is_dir() else path for path in paths]
     shards = sorted((_Shard(file, load_report(file)) for file in files), key=lambda shard: shard.number)
     _check_same(shards)
-    return evaluate(_results(shards, run_id, folder, argv))
+    return evaluate(_results(shards, run_dir, folder, argv))
 
 
 def evaluate_again(path: Path, folder: Path) -> Report:
@@ -86,12 +86,12 @@ def evaluate_again(path: Path, folder: Path) -> Report:
     report = load_report(path)
     if report.run.config.model_dump().get("calibrate"):
         raise DataError(f"{path}: the judges were calibrated in this run; resume it with --run-id {report.run.id}")
-    results = _results([_Shard(path, report)], report.run.id, folder, report.run.argv)
+    results = _results([_Shard(path, report)], path.parent, folder, report.run.argv)
     return evaluate(replace(results, run=report.run, usage=report.usage))
 
 
-def _results(shards: Sequence[_Shard], run_id: str, folder: Path, argv: Sequence[str]) -> RunResults:
-    plan, content = _plan(shards, run_id, folder)
+def _results(shards: Sequence[_Shard], run_dir: Path, folder: Path, argv: Sequence[str]) -> RunResults:
+    plan, content = _plan(shards, run_dir, folder)
     _check_installed(plan, content, shards[0])
     runs = [shard.report.run for shard in shards]
     return run_results(
@@ -141,17 +141,17 @@ def _merged_traffic(shards: Sequence[_Shard], plan: RunPlan) -> Traffic:
     return Traffic(merged, tuple(limits.values()), merge_usage([shard.report.usage for shard in shards]))
 
 
-def _plan(shards: Sequence[_Shard], run_id: str, folder: Path) -> tuple[RunPlan, Content]:
+def _plan(shards: Sequence[_Shard], run_dir: Path, folder: Path) -> tuple[RunPlan, Content]:
     run = shards[0].report.run
     config = run.config.model_dump(mode="json", exclude={"models"})
     try:
         models = tuple(ModelPlan.model_validate(model.model_dump(mode="json")) for model in run.config.models)
-        own = {**config, "shard": None, "max_cost": None, "run_id": run_id}
+        own = {**config, "shard": None, "max_cost": None, "run_id": run_dir.name, "report_dir": str(run_dir.parent)}
         settings = TypeAdapter(Settings).validate_json(json.dumps(own))
     except (ValidationError, ConfigError) as error:
         raise DataError(f"{shards[0].path}: not a report of this version ({error})") from None
     started_at = min(shard.report.run.started_at for shard in shards)
-    plan = RunPlan(settings=settings, run_id=run_id, run_dir="", started_at=started_at, everybody=models)
+    plan = RunPlan(settings=settings, run_id=run_dir.name, run_dir="", started_at=started_at, everybody=models)
     return plan, Content(settings, folder)
 
 

@@ -43,7 +43,7 @@ def test_a_resumed_run_is_corrected_and_gated(project: Project) -> None:
     """Labels need replies; given later, nothing is asked again, and the gate is decided on the corrected number."""
     early = project.pytest("--model=dry/echo", "--labels=labels.jsonl")
     assert early.ret == 4
-    early.stderr.fnmatch_lines(["*--labels: of replies that exist; name their run with --run-id*"])
+    early.stderr.fnmatch_lines(["*--labels: labels are of a finished run; name it with --run-id*"])
 
     assert project.pytest(*RUN).ret == 0
     label(project.path / "reports" / "run")

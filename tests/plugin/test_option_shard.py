@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_spiral.cli import main
+from pytest_spiral.resources import data_root
 from pytest_spiral.run.plan import shard_of
 from tests.fakes.scripted_model import ScriptedModel
 from tests.plugin.conftest import Project, Serve
@@ -78,6 +79,35 @@ def test_merged_shards_are_the_whole_run(project: Project, shards: list[Path]) -
     assert results(project, "merged") == results(project, "whole")
     assert project.cards("merged") == project.cards("whole")
     assert conversations(project, "merged") == conversations(project, "whole")
+
+
+def test_what_is_printed_lies_where_it_says(
+    project: Project, shards: list[Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a directory of its own, too."""
+    command = ["merge", *map(str, shards), "--report-dir=elsewhere", "--run-id=all"]
+    monkeypatch.setattr("sys.argv", ["pytest-spiral", *command])
+    assert main(command) == 0
+    assert capsys.readouterr().out.rstrip().endswith("pytest-spiral report elsewhere/all")
+    assert project.path.joinpath("elsewhere", "all", "report.html").is_file()
+
+
+def test_a_shard_without_items_is_whole(project: Project) -> None:
+    """There may be more shards than items; a run of which nothing was selected is not interrupted either."""
+    one = json.dumps(
+        [json.loads((data_root().parent / "scenarios" / "tempaffect" / "repair_after_mistake.json").read_text())[0]]
+    )
+    project.write(one__json=one)
+    run = ("--model=dry/perfect", "--suite=tempaffect", "--prompting=raw", "--tempaffect-scenarios=one.json")
+    for k in (1, 2):
+        assert project.pytest(*run, "--run-id=few", f"--shard={k}/2").ret == 0
+
+    assert main(["merge", *(str(project.folder(f"few-shard{k}of2")) for k in (1, 2)), "--run-id=few"]) == 0
+    assert project.report("few")["run"]["complete"]
+
+    result = project.pytest(*run, "--run-id=none", "-k", "nothing")
+    assert result.ret == 11
+    result.stdout.fnmatch_lines(["Not cleared to ship: too much is missing; no gate failed.", "next: run the rest*"])
 
 
 def test_json_of_merged_shards_needs_no_text(

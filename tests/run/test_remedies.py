@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from pytest_spiral.chat import ChatReply, ChatRequest
 from pytest_spiral.errors import ChatError, ConfigError, Refusal
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.plan import ModelPlan, make_plan
-from pytest_spiral.run.remedies import unusable
+from pytest_spiral.run.remedies import unusable, unusable_reply
 from pytest_spiral.settings import Settings
 from pytest_spiral.status import ReasonCode
 
@@ -23,6 +24,14 @@ def planned(folder: Path, name: str) -> ModelPlan:
     settings = Settings(model=(name,), suite=("tempaffect",))
     (model,) = make_plan(settings, Content(settings, folder), {}, datetime.now(UTC)).models
     return model
+
+
+def judge(folder: Path, name: str) -> ModelPlan:
+    """The plan of a judge of this name."""
+    settings = Settings(model=("m",), suite=("spiral",), user_model="m", judge_model=(name,))
+    server = {f"{role}_BASE_URL": "http://127.0.0.1:9" for role in ("EVALUATED_MODEL", "USER_AGENT", "JUDGE")}
+    plan = make_plan(settings, Content(settings, folder), server, datetime.now(UTC))
+    return next(model for model in plan.everybody if model.role == "judge")
 
 
 def test_another_address_keeps_the_provider(tmp_path: Path) -> None:
@@ -51,3 +60,15 @@ def test_a_name_that_no_table_matches(tmp_path: Path) -> None:
         ConfigError, match=r"no API key for the evaluated model.*no \[\[model\]\] table of .*spiral.toml"
     ):
         planned(tmp_path, "mm")
+
+
+def test_a_default_judge_is_not_named_in_its_own_place(tmp_path: Path) -> None:
+    """Under the name of another endpoint neither; whoever names a judge gets a name to paste."""
+    request, reply = ChatRequest("judge", "m", ()), ChatReply("prose")
+    told = [
+        str(unusable_reply(judge(tmp_path, name), "its judgement cannot be read", request, reply, tmp_path))
+        for name in ("gpt-6.1-sol", "openai/gpt-6.1-sol", "other")
+    ]
+
+    assert ["Paste" in each for each in told] == [False, False, True]
+    assert told[2].endswith("--judge-model=gpt-6.1-sol")
