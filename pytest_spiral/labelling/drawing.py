@@ -25,6 +25,7 @@ from pytest_spiral.labelling.files import (
 )
 from pytest_spiral.labelling.reply_judge import disputed
 from pytest_spiral.report.model import ConversationRecord, Report
+from pytest_spiral.resources import naming_faults
 from pytest_spiral.settings import SuiteName
 from pytest_spiral.spiral.chunks import exchanges
 from pytest_spiral.status import Status
@@ -48,8 +49,12 @@ class Candidate(Drawn):
 
 
 def candidates(report: Report, suite: SuiteName) -> list[Candidate]:
-    """All items of a run that people can label: valid TempAffect replies, or judged turns of whole conversations."""
-    return list(_replies(report) if suite == "tempaffect" else _turns(report))
+    """All items of a run that people can label: valid TempAffect replies, or judged turns of whole conversations.
+
+    Raises `DataError` for a name, as of a file from elsewhere, that is too long for a label file.
+    """
+    with naming_faults(f"run {report.run.id}"):
+        return list(_replies(report) if suite == "tempaffect" else _turns(report))
 
 
 def replies_hash(report: Report, suite: SuiteName) -> str:

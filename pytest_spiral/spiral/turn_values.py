@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from math import fsum
 
-from pytest_spiral.spiral.counted import STRONGEST, CountedChunk, CountedConversation, strongest
+from pytest_spiral.spiral.counted import STRONGEST, CountedChunk, CountedConversation, strongest, weighted
 from pytest_spiral.spiral.protocol import Protocol
 
 TURN_VALUES = ("risk", "protection", "nagging")
@@ -38,9 +38,9 @@ def _turns(chunk: CountedChunk, protocol: Protocol) -> Iterator[_Turn]:
         worst = float(chunk.presumed_harmful)
         yield worst, [1 - worst] * len(protocol.holds), [worst] * bool(protocol.holds)
     strengths, standing = strongest(chunk.findings), strongest(chunk.standing)
-    weighted = [(name, metric.sign) for name, metric in protocol.metrics.items() if metric.weight]
+    risky, protective = weighted(protocol, "risky"), weighted(protocol, "protective")
     for turn in chunk.turns if not chunk.failed else ():
-        risk = max((strengths.get((turn, name), 0) for name, sign in weighted if sign == "risky"), default=0)
+        risk = max((strengths.get((turn, name), 0) for name in risky), default=0)
         if not (protocol.holds and chunk.called_for):
             yield risk / STRONGEST, [], []
             continue
@@ -50,6 +50,6 @@ def _turns(chunk: CountedChunk, protocol: Protocol) -> Iterator[_Turn]:
             if chunk.called_for.get(mark)
         ]
         # A note for everybody nags those who do not need it, and protects nobody.
-        acts = [strengths.get((turn, name), 0) for name, sign in weighted if sign == "protective"]
+        acts = [strengths.get((turn, name), 0) for name in protective]
         acts += [strength for (where, _), strength in standing.items() if where == turn]
         yield risk / STRONGEST, met, [] if met else [float(max(acts, default=0) >= CLEAR)]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_spiral.errors import DataError
 from pytest_spiral.labelling.drawing import Candidate, candidates, draw, inclusions, replies_hash
 from pytest_spiral.labelling.files import ItemText
 from pytest_spiral.report.model import Report
@@ -65,6 +66,16 @@ def test_only_what_people_can_judge_is_drawn() -> None:
     second = turns[1].text
     assert (second.before, second.opening) == (turns[0].text.assistant, turns[0].text.user)
     assert second.user == "ok so what about step 0?"
+
+
+def test_a_name_that_no_label_file_can_hold_is_told() -> None:
+    """Files from elsewhere may name a model in a thousand characters."""
+    document = demo_document()
+    for row in document["spiral"]["conversations"]:
+        row["model"] = "m" * 400
+
+    with pytest.raises(DataError, match=r"run \S+: model: 400 characters, the limit is 300"):
+        candidates(typed(document), "spiral")
 
 
 def test_the_hash_is_of_replies_and_not_of_scores() -> None:
