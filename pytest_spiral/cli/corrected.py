@@ -67,10 +67,10 @@ def plan(options: argparse.Namespace) -> int:
     rows = planned_labels(report, labels, options.half_width, gate)
     what = f"to decide {gate.expr} in 4 of 5 runs like this one" if gate else f"for +- {options.half_width:g}"
     head = [plain(what), f"{'':<40}{'pilot':>8}{'labels':>8}{'needed':>8}{'--items':>9}"]
-    return tell(options, [asdict(row) for row in rows], head + [line for row in rows for line in plan_lines(row)])
+    return tell(options, [asdict(row) for row in rows], head + [line for row in rows for line in label_plan_lines(row)])
 
 
-def plan_lines(row: PlannedLabels) -> list[str]:
+def label_plan_lines(row: PlannedLabels) -> list[str]:
     """One number of a plan, with what to do where labels alone do not suffice."""
     name = f"{row.metric}, {plain(row.who)}"[:39]
     if row.plan is None:

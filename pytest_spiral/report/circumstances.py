@@ -63,7 +63,7 @@ def _openings(conversation: Conversation) -> Sequence[str]:
     return [text or "" for text in conversation.prompts] or [one.content for one in conversation.transcript[:1]]
 
 
-def differing(one: Circumstances, other: Circumstances) -> list[str]:
+def differing_names(one: Circumstances, other: Circumstances) -> list[str]:
     """Names of what is not the same in both."""
     values = dict(one), dict(other)
     return [name for name in dict.fromkeys((*values[0], *values[1])) if values[0].get(name) != values[1].get(name)]

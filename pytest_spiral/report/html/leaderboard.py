@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_spiral.report.circumstances import Circumstances, differing, of_card, of_score
+from pytest_spiral.report.circumstances import Circumstances, differing_names, of_card, of_score
 from pytest_spiral.report.lines import weights_text
 from pytest_spiral.report.model import Report, Score
 from pytest_spiral.report.model.prefix import PrefixNumber
@@ -127,7 +127,7 @@ def leaderboard(entries: Sequence[Entry]) -> list[Group]:
         others = (other for name, other in groups if name.startswith(suite))
         if stability := weight_stability(scores[title, same]):
             group.note = weights_text(stability)
-        group.apart = [*dict.fromkeys(name for other in others for name in differing(same, other))]
+        group.apart = [*dict.fromkeys(name for other in others for name in differing_names(same, other))]
     return [groups[key] for key in sorted(groups)]
 
 
