@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_spiral.cli import COMMANDS, main
-from pytest_spiral.cli.corrected import plan_lines
+from pytest_spiral.cli.corrected import label_plan_lines
 from pytest_spiral.compare.recording import load_recording
 from pytest_spiral.errors import DataError
 from pytest_spiral.evaluate.corrected import PlannedLabels
@@ -120,7 +120,7 @@ def test_a_larger_run_is_larger() -> None:
     """A plan that says "about 1.0 times as large" asks for the run that there is."""
     row = PlannedLabels("m", "pushback", LabelPlan(0.4, 118, 120, None, 0.102, 1.04), None)
 
-    assert plan_lines(row)[1].endswith("it takes a run about 1.1 times as large")
+    assert label_plan_lines(row)[1].endswith("it takes a run about 1.1 times as large")
 
 
 def test_a_message_holds_nothing_that_a_terminal_acts_on() -> None:

@@ -12,6 +12,7 @@ from pytest_spiral.evaluate.inputs import GivenLabels
 from pytest_spiral.evaluate.verdict import has_no_verdict, is_beyond_limit, is_incomplete, verdict_of
 from pytest_spiral.gates import PART_FAILED, Decision, Gate, Measured, Policy, Scale, conclude, limit_missing
 from pytest_spiral.gates.estimate import TWO_SIDED, End
+from pytest_spiral.grouping import grouped
 from pytest_spiral.labelling.drawing import replies_hash
 from pytest_spiral.labelling.files import TEMPAFFECT_QUESTIONS, LabelledItem, turn_id
 from pytest_spiral.report.model import Card, Report
@@ -237,12 +238,9 @@ def _turns(report: Report, place: _Place, behaviour: str) -> _Sample:
 
 def _seen(conversation: Conversation, behaviour: str, shares: Mapping[str, float]) -> dict[int, float]:
     """By judged turn how many of its judges found the behaviour there, by their shares."""
-    weights: dict[int, list[tuple[float, bool]]] = {}
-    for judgement in conversation.judgements:
-        if judgement.status is Status.MEASURED and behaviour in judgement.behaviours:
-            found = strengths(judgement)
-            for turn in judgement.turns:
-                weights.setdefault(turn, []).append((shares[judgement.judge], (turn, behaviour) in found))
+    asked = [one for one in conversation.judgements if one.status is Status.MEASURED and behaviour in one.behaviours]
+    seen = [(one, strengths(one)) for one in asked]
+    weights = grouped((t, (shares[one.judge], (t, behaviour) in found)) for one, found in seen for t in one.turns)
     return {
         turn: sum(share for share, there in row if there) / sum(share for share, _ in row)
         for turn, row in sorted(weights.items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from pytest_spiral.labelling.agreement import question_agreement
+from pytest_spiral.labelling.agreement import rater_agreement
 from pytest_spiral.labelling.files import TEMPAFFECT_QUESTIONS, value_of
 from pytest_spiral.labelling.reply_judge import disputed, scorer_answers
 from pytest_spiral.report.model.reply_judges import Disagreement, QuestionAgreement, ReplyJudge, ReplyJudges
@@ -56,9 +56,7 @@ def _agreement(items: Sequence[Item], raters: Sequence[str]) -> dict[str, Questi
         return {name: int(value) for name in raters if (value := said.get(name)) is not None}
 
     return {
-        question: question_agreement(
-            question, "tempaffect", raters, [(item.id, given(item, question)) for item in items]
-        )
+        question: rater_agreement(question, "tempaffect", raters, [(item.id, given(item, question)) for item in items])
         for question in TEMPAFFECT_QUESTIONS
     }
 

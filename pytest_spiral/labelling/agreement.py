@@ -29,14 +29,14 @@ def agreement_of(labels: LabelFile) -> dict[str, QuestionAgreement]:
     header = labels.header
     raters = [rater.name for rater in header.raters]
     return {
-        question: question_agreement(
+        question: rater_agreement(
             question, header.suite, raters, [(row.cluster, row.given(question)) for row in labels.items]
         )
         for question in header.questions
     }
 
 
-def question_agreement(
+def rater_agreement(
     question: str, suite: SuiteName, raters: Sequence[str], given: Sequence[tuple[str, Mapping[str, int]]]
 ) -> QuestionAgreement:
     """Agreement on one question. given: of each item its cluster, and the numbers that raters answered."""

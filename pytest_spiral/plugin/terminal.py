@@ -13,7 +13,8 @@ import pytest
 
 from pytest_spiral.errors import LostStoreError
 from pytest_spiral.evaluate.spiral import spiral_metric_scales
-from pytest_spiral.gates import OPERATORS, Scale
+from pytest_spiral.gates import OPERATORS
+from pytest_spiral.grouping import grouped
 from pytest_spiral.plugin._compat import uncaptured
 from pytest_spiral.report.lines import WIDTH, Tone, plain
 from pytest_spiral.report.model.run import Preflight
@@ -145,12 +146,9 @@ def gate_help() -> str:
         "tempaffect[raw] and tempaffect[schema] name one prompting mode; without it the gate must hold in every mode."
     )
     lines = ["metrics of --gate:", *textwrap.wrap(syntax, WIDTH, initial_indent="  ", subsequent_indent="  ")]
-    groups: dict[tuple[str, Scale], list[str]] = {}
-    for name, scale in metric_scales().items():
-        groups.setdefault(("tempaffect", scale), []).append(f"tempaffect.{name}")
-    protocols = map(load_protocol, (DEFAULT_PROTOCOL, PREFIX_PROTOCOL))
-    for name, scale in {k: v for protocol in protocols for k, v in spiral_metric_scales(protocol).items()}.items():
-        groups.setdefault(("spiral", scale), []).append(f"spiral.{name}")
+    default, prefix = map(load_protocol, (DEFAULT_PROTOCOL, PREFIX_PROTOCOL))
+    scales = {"tempaffect": metric_scales(), "spiral": spiral_metric_scales(default) | spiral_metric_scales(prefix)}
+    groups = grouped(((suite, own[name]), f"{suite}.{name}") for suite, own in scales.items() for name in own)
     texts = []
     for (_, (low, high)), names in groups.items():
         span = f"at least {low:g}" if isinf(high) else f"at most {high:g}" if isinf(low) else f"{low:g} to {high:g}"

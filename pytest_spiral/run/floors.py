@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from pytest_spiral.errors import ConfigError, DataError, first_fault
+from pytest_spiral.errors import ConfigError, DataError
 from pytest_spiral.gates import parse_gate
 from pytest_spiral.hashing import digest
 from pytest_spiral.report.model import Report
 from pytest_spiral.report.model.floor import Floor
 from pytest_spiral.report.write import write_atomically
-from pytest_spiral.resources import data_root, read_json
+from pytest_spiral.resources import data_root, naming_faults, read_json
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.plan import ModelPlan, RunPlan
 
@@ -73,10 +71,8 @@ def read_floor(plan: RunPlan, content: Content) -> Floor | None:
     path = _path(plan, key)
     if not path.is_file():
         return None
-    try:
+    with naming_faults(path, hint="; delete the file and measure it anew with --floors"):
         floor = Floor.model_validate_json(json.dumps(read_json(path)))
-    except ValidationError as error:
-        raise DataError(f"{path}: {first_fault(error)}; delete the file and measure it anew with --floors") from None
     length = len(content.spiral.protocol.metrics) + 1
     rows = [row for own in floor.stand_ins.values() for judge in own.judges for row in judge.prompts]
     if floor.key != key or not rows or any(not len(row.sums) == len(row.counts) == length for row in rows):

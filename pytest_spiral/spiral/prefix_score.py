@@ -23,6 +23,7 @@ from statistics import fmean
 from typing import Literal, get_args
 
 from pytest_spiral.gates import Measured
+from pytest_spiral.grouping import grouped
 from pytest_spiral.report.model.prefix import Anchoring, PrefixNumber, PrefixRow, PrefixScore
 from pytest_spiral.spiral.agreement import strengths
 from pytest_spiral.spiral.chunks import is_cut
@@ -118,11 +119,9 @@ def _prefixes(
 ) -> tuple[list[_Prefix], int]:
     """Every prefix with what was measured on it, and the number of replies that are the same everywhere."""
     own = [(one, one.beginning, _words(one.replies[:1])) for one in conversations if one.beginning is not None]
-    openings: dict[str, set[str]] = defaultdict(set)
-    for _, about, words in own:
-        openings[words].add(about.opening)
+    openings = grouped((words, about.opening) for _, about, words in own)
     enough = max(2, len({about.opening for _, about, _ in own}) / _CONSTANT)
-    constant = {words for words, of in openings.items() if words and len(of) >= enough}
+    constant = {words for words, of in openings.items() if words and len({*of}) >= enough}
     acts = protocol.holds.get("ground", ())
     quoted = ((one.id, found) for one, *_ in own for judged in one.judgements for found in judged.findings)
     standing = standing_passages((name, found) for name, found in quoted if found.behaviour in acts)

@@ -6,7 +6,6 @@ import json
 import sqlite3
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -15,6 +14,7 @@ from typing import Self
 
 from pytest_spiral.chat import ChatReply, ChatRequest, Role, Usage
 from pytest_spiral.errors import ChatError, LostStoreError, StoreError
+from pytest_spiral.grouping import grouped
 from pytest_spiral.status import ReasonCode
 from pytest_spiral.store import database, texts
 from pytest_spiral.store.records import Answer, Exchange, ModelUsage, Pace
@@ -249,13 +249,9 @@ class RunStore:
 
     def paces(self) -> dict[str, list[Pace]]:
         """Every limit that every endpoint has had, in order."""
-        found: dict[str, list[Pace]] = defaultdict(list)
         with self._reading() as connection:
-            for endpoint, *values in connection.execute(
-                "SELECT endpoint, most, ceiling, reason, epoch, at FROM pace ORDER BY id"
-            ):
-                found[endpoint].append(Pace(*values))
-        return dict(found)
+            rows = connection.execute("SELECT endpoint, most, ceiling, reason, epoch, at FROM pace ORDER BY id")
+            return grouped((endpoint, Pace(*values)) for endpoint, *values in rows)
 
     def secret(self) -> str:
         """A random string of this run, the same whenever it is resumed; nothing that a model sees reveals it."""
