@@ -259,6 +259,18 @@ def test_missing_counts_at_its_worst_for_ceilings_too() -> None:
     assert (decision.worst_case, decision.best_case, decision.outcome) == ("inconclusive", "pass", "inconclusive")
 
 
+@pytest.mark.parametrize(("values", "bound"), [([1.0] * 75, "<= 0.3"), ([-0.9] * 75, ">= 0.5")])
+def test_a_mean_at_the_ends_of_its_scale_takes_what_a_rate_takes(values: Sequence[float], bound: str) -> None:
+    """A skill of answers that are all perfect, or all worthless, has no spread: that makes no gate easy."""
+    skill = decide(f"tempaffect.skill {bound}", sample(values, scale=(-0.9, 1.0)))
+    operator, threshold = bound.split()
+    same = decide(f"tempaffect.score {operator} {(float(threshold) + 0.9) / 1.9}", rate(int(values[0] > 0) * 75, 75))
+
+    assert skill.mde is not None
+    assert same.mde is not None
+    assert skill.mde == pytest.approx(1.9 * same.mde)
+
+
 @pytest.mark.parametrize(
     ("expr", "outcome", "cases"),
     [

@@ -80,17 +80,18 @@ def decide(gate: Gate, sample: Sample, policy: Policy, draws: Draws, baseline: S
     complete = not sample.missing and (baseline is None or not baseline.missing)
     ends = (measured, measured) if complete else (estimate("low"), estimate("high"))
     decision = conclude(gate, measured, ends, policy)
-    if sample.binary and baseline is None and policy == "bound":
-        decision = replace(decision, mde=rate_mde(gate, measured.n))
+    if sample.scale and {*sample.units.values} <= {*sample.scale} and baseline is None and policy == "bound":
+        decision = replace(decision, mde=rate_mde(gate, measured.n, sample.scale))
     return decision
 
 
-def rate_mde(gate: Gate, n: int) -> float | None:
-    """Of a gate on a rate of n units, exactly: the distance from its threshold to the least true rate that passes in
-    four of five runs; None where none does."""
-    threshold = gate.threshold if gate.at_least else 1 - gate.threshold
+def rate_mde(gate: Gate, n: int, scale: tuple[float, float] = (0.0, 1.0)) -> float | None:
+    """Of a gate on a mean of n units at the ends of a scale, exactly: the distance from its threshold to the least true
+    value that passes in four of five runs; None where none does."""
+    width = scale[1] - scale[0]
+    threshold = (gate.threshold - scale[0] if gate.at_least else scale[1] - gate.threshold) / width
     rate = least_passing_rate(n, threshold)
-    return None if rate is None else rate - threshold
+    return None if rate is None else (rate - threshold) * width
 
 
 def conclude(gate: Gate, measured: Measured, ends: tuple[Measured | None, Measured | None], policy: Policy) -> Decision:
