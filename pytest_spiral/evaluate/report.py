@@ -55,7 +55,7 @@ _NO_STATISTICS = FailedPart(
 )
 
 
-def recorded(run: RunResults) -> Report:
+def without_statistics(run: RunResults) -> Report:
     """The report of what was measured, without anything that is computed from it: written before the evaluation."""
     parts = Parts()
     report = _measured(run, spiral_part((), _conversations(run), parts, with_remarks=False))

@@ -16,7 +16,7 @@ import pytest
 
 from pytest_spiral.errors import ConfigError, LostStoreError, UserError
 from pytest_spiral.evaluate.inputs import RunResults
-from pytest_spiral.evaluate.report import evaluate, recorded
+from pytest_spiral.evaluate.report import evaluate, without_statistics
 from pytest_spiral.evaluate.verdict import FAILED, NOTHING, PASSED, TERMINATED, exit_code, is_beyond_limit
 from pytest_spiral.models.environment import load_environment
 from pytest_spiral.plugin._compat import add_junit_properties
@@ -214,7 +214,7 @@ class Controller:
         """How far the run is."""
         plan, content, answers = self.run.plan, self.run.content, self.run.store.answers(self._replies)
         self._replies += len(answers)
-        measured, runner = self.run.measured, self.execution.started
+        measured, runner = self.run.measured, self.execution.runner_in_use
         finished = max(runner.engine.ended if runner else 0, len(measured.items) + len(measured.conversations))
         if self.units:
             if self._time_left is None:
@@ -329,7 +329,7 @@ class Controller:
     def _write_report(self, results: RunResults) -> Report:
         """Write the report, with what was measured on disk before anything is computed from it."""
         folder = Path(self.run.plan.run_dir)
-        write_results(recorded(results), folder)
+        write_results(without_statistics(results), folder)
         report = write_report(evaluate(results), folder, os.environ.get("GITHUB_STEP_SUMMARY"))
         parts = Parts()
         parts.attempt("kept floor", keep_floor, self.run.plan, report)

@@ -120,7 +120,7 @@ class Execution:
         self._waiting: OrderedDict[Unit, None] = OrderedDict()
         self._tick = tick
         # The runner of this process, once it is used.
-        self.started: Runner | None = None
+        self.runner_in_use: Runner | None = None
         # Of the item that runs, until its report has them.
         self._message: UnitMessage | None = None
         self._times: tuple[float, float] | None = None
@@ -128,19 +128,19 @@ class Execution:
     @property
     def runner(self) -> Runner:
         """The runner of this process, opened when it is first used."""
-        if self.started is None:
-            self.started = self._open_runner()
-        return self.started
+        if self.runner_in_use is None:
+            self.runner_in_use = self._open_runner()
+        return self.runner_in_use
 
     def stop(self) -> None:
         """Send nothing more."""
-        if self.started is not None:
-            self.started.stop()
+        if self.runner_in_use is not None:
+            self.runner_in_use.stop()
 
     def close(self) -> None:
         """Stop, and release the store."""
-        if self.started is not None:
-            self.started.close()
+        if self.runner_in_use is not None:
+            self.runner_in_use.close()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:

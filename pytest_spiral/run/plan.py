@@ -97,7 +97,7 @@ class ModelPlan(BaseModel):
 class RunPlan(BaseModel):
     """One run. The same in the controller and in every worker, but for `rank`: its number among `workers`, from 0.
 
-    everybody: the models of all roles: evaluated ones, simulated user, judges.
+    everybody: the models of all roles, those that do nothing among the evaluated ones.
     """
 
     model_config = ConfigDict(defer_build=True, frozen=True)

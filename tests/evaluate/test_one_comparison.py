@@ -16,7 +16,7 @@ from pytest_spiral.compare.recording import Recording
 from pytest_spiral.compare.runs import compare_runs
 from pytest_spiral.evaluate.gates import SpiralGates, card_row, prepare_card
 from pytest_spiral.evaluate.inputs import RunResults
-from pytest_spiral.evaluate.report import recorded
+from pytest_spiral.evaluate.report import without_statistics
 from pytest_spiral.gates import parse_gate
 from pytest_spiral.report.model import GateRow
 from pytest_spiral.report.model.comparison import ModelComparison
@@ -96,7 +96,7 @@ def drawn(pool: RunResults, rng: random.Random) -> RunResults:
 
 
 def recording(run: RunResults, name: str) -> Recording:
-    report = recorded(run)
+    report = without_statistics(run)
     return Recording(name, Path(name), "c" * 64, tuple(run.conversations[MODEL]), report)
 
 

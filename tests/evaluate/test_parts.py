@@ -9,7 +9,7 @@ import pytest
 
 from pytest_spiral.evaluate import report as evaluation
 from pytest_spiral.evaluate import spiral
-from pytest_spiral.evaluate.report import evaluate, recorded
+from pytest_spiral.evaluate.report import evaluate, without_statistics
 from pytest_spiral.evaluate.verdict import exit_code
 from pytest_spiral.report.model import Report
 from pytest_spiral.report.model.parts import FailedPart, PartCode
@@ -215,7 +215,7 @@ def test_no_verdict_says_that_all_is_well(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_measurements_alone_are_a_report(undisturbed: Report) -> None:
     """What is written before the evaluation holds every item and message, and says what it lacks."""
-    whole, raw = undisturbed, recorded(demo_results(*DEMO_GATES))
+    whole, raw = undisturbed, without_statistics(demo_results(*DEMO_GATES))
 
     assert [(part.part, part.code) for part in raw.failed_parts] == [("statistics", PartCode.NOT_EVALUATED)]
     assert (raw.verdict, raw.gates, raw.tempaffect.cards, raw.spiral.scores) == ("incomplete", (), (), ())
