@@ -220,7 +220,8 @@ def make_plan(settings: Settings, content: Content, environ: Mapping[str, str], 
     folder, run_id = content.folder, settings.run_id
     spiral_toml = folder / "spiral.toml"
     user_toml = spiral_toml if spiral_toml.is_file() else None
-    resolve = partial(_resolve, environ=environ, user_toml=user_toml, settings=settings)
+    unreachable: list[str] = []
+    resolve = partial(_resolve, environ=environ, user_toml=user_toml, settings=settings, unreachable=unreachable)
     if content.recording:
         models = _recorded(settings, content.recording)
         settings = _with_recorded_modes(settings, content.recording)
@@ -250,6 +251,9 @@ def make_plan(settings: Settings, content: Content, environ: Mapping[str, str], 
             content.calibration_labels()
         if settings.spiral_upstream and (deaf := [spec for spec in named if spec.startswith(DRY_PREFIX)]):
             raise ConfigError(f"--judge-model {deaf[0]}: reads no rubric; with --spiral-upstream name another judge")
+    # No key is needed to learn what a run would cost.
+    if unreachable and not settings.plan:
+        raise ConfigError("\n".join(dict.fromkeys(unreachable)))
     started_at = started_at.astimezone(UTC)
     if run_id is None and not models:
         run_id = f"calibration-{started_at:%Y%m%d-%H%M%S}"
@@ -344,6 +348,7 @@ def _resolve(
     environ: Mapping[str, str],
     user_toml: Path | None,
     settings: Settings,
+    unreachable: list[str],
 ) -> ModelPlan:
     kind: Literal["dry", "local", "remote"] = "remote"
     model_id = spec
@@ -361,12 +366,8 @@ def _resolve(
         try:
             endpoint = endpoint_settings(role, environ, given)
         except ConfigError as error:
-            # No key is needed to learn what a run would cost.
-            if not settings.plan:
-                unmatched = f"; no [[model]] table of {user_toml} matches this name" if user_toml else ""
-                raise ConfigError(
-                    f"{parameters.place}: {error}" if parameters.place else f"{error}{unmatched}"
-                ) from None
+            unmatched = f"; no [[model]] table of {user_toml} matches this name" if user_toml else ""
+            unreachable.append(f"{parameters.place}: {error}" if parameters.place else f"{error}{unmatched}")
         provider = endpoint.provider if endpoint is not None else provider_name(role, environ, given)
     defaults = (given.preset or (endpoint.preset if endpoint else GENERIC)).defaults
     if price is None:

@@ -72,3 +72,15 @@ def test_a_default_judge_is_not_named_in_its_own_place(tmp_path: Path) -> None:
 
     assert ["Paste" in each for each in told] == [False, False, True]
     assert told[2].endswith("--judge-model=gpt-6.1-sol")
+
+
+def test_all_missing_keys_are_named_at_once(tmp_path: Path) -> None:
+    """Each role in a line of its own, two judges at one address in one line."""
+    settings = Settings(model=("m",), suite=("spiral",), judge_model=("a", "b"))
+
+    with pytest.raises(ConfigError) as caught:
+        make_plan(settings, Content(settings, tmp_path), {}, datetime.now(UTC))
+
+    named = ["evaluated model", "simulated user", "judge"]
+    lines = str(caught.value).splitlines()
+    assert [line.partition(" at ")[0] for line in lines] == [f"no API key for the {who}" for who in named]
