@@ -41,7 +41,7 @@ def prefixes(options: argparse.Namespace) -> int:
     """Cut prefixes out of recorded runs and write them as a prompt file for --suite spiral-prefix."""
     depths = sorted({*(options.depth or _DEPTHS)})
     found: list[Opening] = []
-    for number, path in enumerate(options.paths, 1):
+    for number, path in enumerate(find_reports(options.paths), 1):
         recording = load_recording(path)
         protocol = recording.protocol()
         for place, model in enumerate(recording.of_suite("spiral"), 1):
@@ -113,7 +113,10 @@ def shadow(options: argparse.Namespace) -> int:
 def merge(options: argparse.Namespace) -> int:
     """Write the report of a whole run from its shards and print its summary."""
     run_dir = options.report_dir / options.run_id
-    report = merge_shards(options.paths, run_dir, Path.cwd(), sys.argv[1:])
+    files = [file for path in options.paths for file in find_reports([path])]
+    if (run_dir / "run.sqlite").exists() or (run_dir / "report.json").resolve() in files:
+        raise ConfigError(f"{run_dir}: holds a run, whose report would be overwritten; choose another --run-id")
+    report = merge_shards(files, run_dir, Path.cwd(), sys.argv[1:])
     report = write_report(report, run_dir, os.environ.get("GITHUB_STEP_SUMMARY"))
     gates = [gate.model_dump(mode="json") for gate in report.gates]
     lines = _end_of_run(report, run_dir)

@@ -66,13 +66,12 @@ class _Shard:
 
 
 def merge_shards(paths: Sequence[Path], run_dir: Path, folder: Path, argv: Sequence[str]) -> Report:
-    """The report of the whole run, to be written to `run_dir`.
+    """The report of the whole run from those of its shards, to be written to `run_dir`.
 
     Raises `DataError` for shards of different configurations (the message names the fields), that overlap or are
     incomplete, or of another suite than the installed one.
     """
-    files = [path / "report.json" if path.is_dir() else path for path in paths]
-    shards = sorted((_Shard(file, load_report(file)) for file in files), key=lambda shard: shard.number)
+    shards = sorted((_Shard(file, load_report(file)) for file in paths), key=lambda shard: shard.number)
     _check_same(shards)
     return evaluate(_results(shards, run_dir, folder, argv))
 

@@ -110,6 +110,23 @@ def test_a_shard_without_items_is_whole(project: Project) -> None:
     result.stdout.fnmatch_lines(["Not cleared to ship: too much is missing; no gate failed.", "next: run the rest*"])
 
 
+def test_a_merge_overwrites_no_run(shards: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither a shard nor another run; the directory that holds the shards stands for them."""
+    before = {path: (path / "report.json").read_bytes() for path in shards}
+
+    for path in shards:
+        assert main(["merge", *map(str, shards), f"--run-id={path.name}", f"--report-dir={path.parent}"]) == 4
+        assert "holds a run, whose report would be overwritten" in capsys.readouterr().err
+        (path / "run.sqlite").unlink()
+        assert main(["merge", *map(str, shards), f"--run-id={path.name}", f"--report-dir={path.parent}"]) == 4
+    assert before == {path: (path / "report.json").read_bytes() for path in shards}
+    folder = shards[0].parent / "all"
+    folder.mkdir()
+    for path in shards:
+        (folder / path.name).symlink_to(path)
+    assert main(["merge", str(folder)]) == 0
+
+
 def test_json_of_merged_shards_needs_no_text(
     shards: list[Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
