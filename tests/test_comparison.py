@@ -17,6 +17,7 @@ from pytest_spiral.errors import DataError
 from pytest_spiral.spiral import Conversation, dump_upstream, load_protocol
 from tests.fakes.bootstrap import few_draws
 from tests.fakes.published import ENSEMBLE, SCORED, numbers_of
+from tests.html.reports import BAD, demo_document, typed
 from tests.spiral.builders import bench, finding
 
 UPSTREAM = os.environ.get("SPIRAL_UPSTREAM_DIR", "")
@@ -176,6 +177,19 @@ def test_the_text_fits_80_columns(
     text = capsys.readouterr().out
     assert "minimum detectable difference" in " ".join(text.split())
     assert all(len(line) <= 80 for line in text.splitlines())
+
+
+def test_a_score_that_a_report_withholds_comes_with_the_reason(tmp_path: Path) -> None:
+    """A run whose judges failed has no composite; what a comparison computes of it says so."""
+    document = demo_document()
+    score = next(score for score in document["spiral"]["scores"] if score["model"] == BAD)
+    score["judges"]["health"]["no_verdict"] = ["judgements of j0 mean nothing: see its faults"]
+    path = tmp_path / "report.json"
+    path.write_text(typed(document).model_dump_json())
+    with few_draws():
+        notes = compare_paths(path, path, score["protocol"]).notes
+
+    assert notes.count(f"{path}, {BAD}: judgements of j0 mean nothing: see its faults") == 1
 
 
 @needs_upstream

@@ -79,10 +79,8 @@ def label_plan_lines(row: PlannedLabels) -> list[str]:
     head = f"{name:<40}{found.value:>8.2f}{found.labels:>8}"
     if found.needed is not None:
         return [f"{head}{found.needed:>8}{row.of_run or found.needed:>9}"]
-    more = "another threshold"
-    if found.more_units:
-        # Rounded up: "1.0 times as large" would be this run.
-        more = f"a run about {ceil(10 * found.more_units) / 10:.1f} times as large"
+    times = ceil(10 * (found.more_units or 0)) / 10  # not 1.0, which would be this run
+    more = f"a run about {times:.1f} times as large" if times else "another threshold"
     return [
         f"{head}{'none':>8}",
         f"  not by labels: all {found.items} labelled reach +- {found.reach:.3f}; it takes {more}",

@@ -77,12 +77,10 @@ def merge_answers(options: argparse.Namespace) -> int:
     if page:
         write_page(page, adjudication_page(sheet, merged.disputes, adjudicator))
     told = {"page": page and str(page), "notes": merged.notes, "unsettled": merged.unsettled}
-    lines = [*_agreement_lines(merged.labels, merged.notes, agreement)]
+    lines = _agreement_lines(merged.labels, merged.notes, agreement)
     if page:
-        lines += [
-            f"{merged.unsettled} answers differ and are not settled: {page} is for {adjudicator.name};",
-            "  merge again with all files and the one exported there",
-        ]
+        lines.append(f"{merged.unsettled} answers differ and are not settled: {page} is for {adjudicator.name};")
+        lines.append("  merge again with all files and the one exported there")
     return tell(options, _merged(options.output, merged.labels, agreement) | told, [*lines, options.output])
 
 

@@ -96,9 +96,8 @@ def compare(options: argparse.Namespace) -> int:
         print(*comparison_lines(comparison), sep="\n")
     # After the numbers, which a page that fails must not cost.
     if options.html is not None:
-        paths = find_reports([options.baseline, options.candidate])
         named = [name] if (name := comparison.protocol or options.protocol) else []
-        reports = [open_report(path, named) for path in paths]
+        reports = [open_report(path, named) for path in find_reports([options.baseline, options.candidate])]
         write_page(options.html, compare_page(reports, comparison))
     return int(bool(comparison.side_by_side))
 

@@ -66,6 +66,10 @@ def compare_runs(runs: Runs, protocol: str | None = None) -> RunComparison:
         prompts = [run.identity[suite].get("system_prompt") for run in runs]
         if both_wrapped(*prompts) and prompts[0] != prompts[1]:
             notes.append(f"{suite}: the system prompts differ; what is compared is the model with its prompt")
+        scores = [(run, score) for run in runs if run.report for score in run.report.spiral.scores]
+        for run, score in scores if suite == "spiral" else ():
+            # A composite that the run's own report withholds must not come back as a number without a word.
+            notes += [f"{run.name}, {score.model}: {why}" for why in score.judges.health.no_verdict]
         if suite == "spiral" and (different := [*differing(suite, known[0], known[1]), *_moved(runs)]):
             notes.append(f"not compared, for they differ in {', '.join(different)}")
             alone = tuple(_alone(runs, protocol))
@@ -88,7 +92,7 @@ def compare_runs(runs: Runs, protocol: str | None = None) -> RunComparison:
         baseline=RunName(path=runs[0].name, run=runs[0].id),
         candidate=RunName(path=runs[1].name, run=runs[1].id),
         protocol=used.name if used else None,
-        notes=tuple(notes),
+        notes=tuple(dict.fromkeys(notes)),
         comparisons=tuple(comparisons),
         side_by_side=alone,
     )
