@@ -19,9 +19,11 @@ _FULL_TURNS = 20
 _READ = "read the items in full, in the page that this command writes:"
 # A failure of the evaluated model is stored and stays, however often the run is resumed.
 _ASKED_AGAIN = (Status.INSTRUMENT_FAILED, Status.NOT_RUN)
-# Options of pytest that select some of the items, and those of them with a value.
-_WITH_VALUE = ("-k", "-m", "--deselect")
-_SELECTING = (*_WITH_VALUE, "--lf", "--last-failed", "--sw", "--stepwise")
+# Options of pytest: those with a value that are met here, and those that select some of the items.
+_WITH_VALUE = ("-k", "-m", "--deselect", "--maxfail")
+_SELECTING = ("-k", "-m", "--deselect", "--lf", "--last-failed", "--sw", "--stepwise")
+# With them, a resumed run would stop where it has stopped.
+_STOPPING = ("-x", "--exitfirst", "--maxfail")
 _OPTIONS = {name: option for option in OPTIONS for name in (option.alias, option.flag)}
 
 
@@ -88,7 +90,8 @@ def _resume(report: Report, run_id: str) -> NextStep | None:
         return None
     codes = _lost_codes(report)
     resume = f"--run-id={run_id}"
-    argv, kept = report.run.argv, "what is stored is not asked for again"
+    argv = [word for key, words in _parsed(report.run.argv) if key not in _STOPPING for word in words]
+    kept = "what is stored is not asked for again"
     if ReasonCode.BUDGET in codes:
         more = f"--max-cost={_enough(report, report.usage.max_cost_usd or 0.0):.2g}"
         return NextStep(f"raise the cost limit to go on; {kept}:", again(argv, resume, more))
@@ -104,7 +107,7 @@ def _resume(report: Report, run_id: str) -> NextStep | None:
         command = again(argv, replay, "--redo-judging", *judges, without=without)
         return NextStep("judge the conversations again, by any judge, without holding them again:", command)
     unselected = [word for key, words in _parsed(argv) if key not in _SELECTING and "::" not in key for word in words]
-    if report.run.complete and codes == {ReasonCode.NOT_STARTED} and unselected != [*argv]:
+    if report.run.complete and codes == {ReasonCode.NOT_STARTED} and unselected != argv:
         return NextStep(f"run the rest, which was not selected; {kept}:", again(unselected, resume))
     why = "resume" if not report.run.complete else "resume, which asks again for what is missing"
     return NextStep(f"{why}; {kept}:", again(argv, resume))

@@ -156,6 +156,15 @@ def test_a_selection_is_left_out_to_run_the_rest(words: str) -> None:
     assert step.command == "pytest --model=m -q --run-id=demo"
 
 
+@pytest.mark.parametrize("words", ["-x", "--exitfirst", "--maxfail=2", "--maxfail 2"])
+def test_a_resumed_run_does_not_stop_where_it_stopped(words: str) -> None:
+    """An item that fails again, or that --strict-items fails by its stored answer, would end it in the same place."""
+    step = decision_of(changed(complete=False, argv=["--model=m", *words.split(), "-q"])).next
+
+    assert step is not None
+    assert step.command == "pytest --model=m -q --run-id=demo"
+
+
 def test_options_are_replaced_by_either_name() -> None:
     """A second value of a repeatable option would be added; names of other options that begin alike stay."""
     argv = ["--spiral-gate", "a.b >= 1", "--gate=c.d >= 2", "--gate-policy=point", "--redo-judging", "x.py"]
