@@ -102,9 +102,8 @@ def _resume(report: Report, run_id: str) -> NextStep | None:
         return NextStep(f"raise most_tokens in spiral.toml, then go on; {kept}:", again(argv, resume))
     if _only_judgements_refused(report):
         judges = [f"--judge-model={model.spec}" for model in report.run.config.models if model.role == "judge"]
-        replay = f"--replay={run_directory(report)}"
         without = ["--run-id", "--model", "--user-model", "--num-turns", "--system-prompt", "--convos-per-prompt"]
-        command = again(argv, replay, "--redo-judging", *judges, without=without)
+        command = again(argv, f"--replay={run_directory(report)}", "--redo-judging", *judges, without=without)
         return NextStep("judge the conversations again, by any judge, without holding them again:", command)
     unselected = [word for key, words in _parsed(argv) if key not in _SELECTING and "::" not in key for word in words]
     if report.run.complete and codes == {ReasonCode.NOT_STARTED} and unselected != argv:
@@ -169,10 +168,9 @@ def _gates_that_apply(report: Report) -> str:
 
 def _after_a_whole_run(report: Report, folder: str) -> NextStep:
     run = report.run
-    baseline = f"--baseline={run_directory(report)}"
     # Labels are of the replies of this run, and gates on corrected numbers need them.
     kept = (words for key, words in _parsed(run.argv) if key != "gate" or ".corrected." not in words[-1])
-    repeated = again([*chain(*kept)], baseline, without=["--run-id", "--labels"])
+    repeated = again([*chain(*kept)], f"--baseline={run_directory(report)}", without=["--run-id", "--labels"])
     if report.verdict == "measured":
         command = again(run.argv, f"--run-id={run.id}", _gates_that_apply(report))
         return NextStep("have it decided; nothing is asked again:", command)

@@ -151,8 +151,7 @@ def remembered(plan: RunPlan, content: Content, store: RunStore) -> Examined:
 
 def _known(asked: Iterable[Check], store: RunStore) -> list[_Answer]:
     """The last answer to each question: of a judge's two tries the second, in whatever session it was asked."""
-    found = ((check, check.known(store)) for check in asked)
-    return [_Answer(check, known.request, known.reply) for check, known in found if known]
+    return [_Answer(check, known.request, known.reply) for check in asked if (known := check.known(store))]
 
 
 def run_preflight(plan: RunPlan, content: Content, store: RunStore, environ: Mapping[str, str]) -> Examined:
