@@ -123,6 +123,14 @@ def test_a_larger_run_is_larger() -> None:
     assert label_plan_lines(row)[1].endswith("it takes a run about 1.1 times as large")
 
 
+def test_a_long_name_in_a_plan_keeps_its_mode() -> None:
+    """Two modes of one model are two rows that can be told apart."""
+    plan = LabelPlan(0.4, 60, 120, 90, 0.1, 0)
+    (line,) = label_plan_lines(PlannedLabels("some-provider/some-long-model, raw", "useful_bounded", plan, 90))
+
+    assert line.split()[-5:] == ["raw", "0.40", "60", "90", "90"]
+
+
 def test_a_message_holds_nothing_that_a_terminal_acts_on() -> None:
     """It may quote ids of a damaged file."""
     assert str(DataError("item \x1b[31m\u202e\ud800:\nü")) == "item \\x1b[31m\\u202e\\ud800:\nü"

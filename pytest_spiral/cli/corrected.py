@@ -72,7 +72,7 @@ def plan(options: argparse.Namespace) -> int:
 
 def label_plan_lines(row: PlannedLabels) -> list[str]:
     """One number of a plan, with what to do where labels alone do not suffice."""
-    name = f"{row.metric}, {plain(row.who)}"[:39]
+    name = f"{row.metric}, {plain(row.who)}"
     if row.plan is None:
         return [name, f"  no plan without labels of both kinds in two scenarios or conversations: {row.lacking}"]
     found = row.plan

@@ -54,6 +54,10 @@ class _Place:
         """Model and mode."""
         return f"{self.model}, {MODES[self.mode]}" if self.mode else self.model
 
+    def is_named_by(self, gate: Gate) -> bool:
+        """Whether a gate is about this suite and mode."""
+        return gate.suite == self.suite and (self.mode is None or gate.qualifier in (None, MODES[self.mode]))
+
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
@@ -141,7 +145,7 @@ def with_labels(report: Report, labels: Sequence[GivenLabels], gates: Sequence[G
                 found = parts.attempt(part, _figure, report, place, question)
                 figures += [found] if found else []
             for gate in gates:
-                if gate.suite == place.suite and (place.mode is None or gate.qualifier in (None, MODES[place.mode])):
+                if place.is_named_by(gate):
                     decision = parts.attempt(f"gates[{gate.expr}, {place.name}]", _decide, gate, report, place, policy)
                     rows.append(gate_row(gate, place.model, place.mode, decision or PART_FAILED, policy))
     failed = (*(part for part in report.failed_parts if not part.part.startswith("corrected[")), *parts.failed)
@@ -287,10 +291,8 @@ def _decide(gate: Gate, report: Report, place: _Place, policy: Policy) -> Decisi
     if isinstance(measured, str):
         why = f"{place.name}, {question}: {measured}"
         return Decision("inconclusive", DecisionReason(DecisionCode.FEW_LABELS, why))
-    low: Measured | str = measured
-    high: Measured | str = measured
-    if sample.missing or sample.unsettled:
-        low, high = _measured(sample, "low"), _measured(sample, "high")
+    open_ends = sample.missing or sample.unsettled
+    low, high = (_measured(sample, "low"), _measured(sample, "high")) if open_ends else (measured, measured)
     ends = None if isinstance(low, str) else low, None if isinstance(high, str) else high
     return limit_missing(conclude(gate, measured, ends, policy), place.incomplete)
 
@@ -327,14 +329,12 @@ def planned_labels(
     found = []
     for given, place in [(one, place) for one in labels for place in _places(report, one)]:
         for question in given.file.header.questions:
-            if gate and (gate.suite, gate.metric) != (given.suite, f"{PREFIX}{question}"):
+            if gate and not (place.is_named_by(gate) and gate.metric == f"{PREFIX}{question}"):
                 continue
             sample = _sample(report, place, question)
             clusters = sample.clusters()
-            if gate:
-                plan = plan_labels(clusters, None, TWO_SIDED, 0.8, gate.threshold)
-            else:
-                plan = plan_labels(clusters, half_width)
+            aim = (None, TWO_SIDED, 0.8, gate.threshold) if gate else (half_width,)
+            plan = plan_labels(clusters, *aim)
             drawn = given.file.header.sampling
             of_run = ceil(plan.needed * drawn.population / plan.items) if plan and plan.needed and drawn else None
             if sample.units:

@@ -276,6 +276,8 @@ def test_the_plan_of_a_pilot(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "not by labels: all " in capsys.readouterr().out
     assert main([*command, "--gate", "tempaffect.corrected.useful_bounded >= 0.4"]) == 0
     assert "to decide tempaffect.corrected.useful_bounded >= 0.4" in capsys.readouterr().out
+    assert main([*command, "--gate", "tempaffect[raw].corrected.useful_bounded >= 0.4", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
     for wrong, message in (
         ([], "either --half-width 0.05 or --gate"),
         (["--gate", "tempaffect.corrected.right_decision >= 0.4"], "no metric 'corrected.right_decision'"),
