@@ -43,7 +43,7 @@ def prefixes(options: argparse.Namespace) -> int:
     found: list[Opening] = []
     for number, path in enumerate(find_reports(options.paths), 1):
         recording = load_recording(path)
-        protocol = recording.protocol()
+        protocol = recording.protocol([options.protocol] if options.protocol else ())
         for place, model in enumerate(recording.of_suite("spiral"), 1):
             for conversation in recording.by_model[model]:
                 with naming_faults(f"{path}: conversation {conversation.id}"):

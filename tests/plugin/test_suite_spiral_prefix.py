@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -134,3 +135,15 @@ def test_nothing_to_cut(project: Project, tmp_path: Path, capsys: pytest.Capture
     assert main(["prefixes", str(record), "-o", str(tmp_path / "x.json"), "--depth", "40"]) == 4
     assert "try a smaller --depth" in capsys.readouterr().err
     assert not (tmp_path / "x.json").exists()
+
+
+def test_prefixes_of_a_run_of_an_earlier_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its protocol is not known here; the option that the message asks for is there."""
+    report, target = tmp_path / "report.json", tmp_path / "x.json"
+    report.write_bytes(gzip.decompress((Path(__file__).parents[1] / "data" / "report_v1.json.gz").read_bytes()))
+    command = ["prefixes", str(report), "-o", str(target), "--depth", "1"]
+
+    assert main(command) == 4
+    assert "name one: --protocol" in capsys.readouterr().err
+    assert main([*command, "--protocol", "per-10k-chars"]) == 0
+    assert json.loads(target.read_text(encoding="utf-8"))
