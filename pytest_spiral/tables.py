@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from pytest_spiral.errors import DataError, first_fault
-from pytest_spiral.resources import read_json, read_toml
+from pytest_spiral.resources import naming_faults, read_json, read_toml
 
 Text = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(ge=1)]
@@ -28,8 +27,6 @@ M = TypeVar("M", bound=Table)
 def read_table(model: type[M], path: Path) -> M:
     """A TOML or JSON file as a model. Raises `DataError` naming file and key of the first fault."""
     value = read_toml(path) if path.suffix == ".toml" else read_json(path)
-    try:
+    with naming_faults(path):
         # From JSON, arrays may become tuples. Dates, which it has not, fail as text where anything else is expected.
         return model.model_validate_json(json.dumps(value, default=str))
-    except ValidationError as error:
-        raise DataError(f"{path}: {first_fault(error)}") from None

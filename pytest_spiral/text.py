@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import chain, pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pytest_spiral.resources import data_root, read_toml
 
@@ -29,6 +29,7 @@ _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _CLOCK = re.compile(r"0(\d:\d\d)(?!\d)")
 _HOUR = re.compile(r"[0-9][0-9:]{0,4}")
 _THOUSANDS = re.compile(r"[^,]*(?:,\d{3}(?!\d))+")
+T = TypeVar("T", str, bytes)
 Gram = tuple[str, ...]
 """A run of words."""
 _GLUE_LENGTH, _GLUE_DIVISOR = 30, 6  # a word longer than any English one is several glued together
@@ -46,6 +47,14 @@ class Words(NamedTuple):
     norms: list[str]
     raws: list[str]
     before: list[str]
+
+
+def find_all(needle: T, text: T) -> Iterator[int]:
+    """Where a needle stands, also where one overlaps the next."""
+    at = text.find(needle)
+    while at >= 0:
+        yield at
+        at = text.find(needle, at + 1)
 
 
 def _table(name: str) -> dict[str, Any]:

@@ -30,7 +30,6 @@ from pydantic import Field
 from pytest_spiral.report.model.anchors import Anchors, JudgeAnchors, Vector
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.agreement import seen_in
-from pytest_spiral.spiral.counted import weighted
 from pytest_spiral.spiral.labels import LabelledSet, load_labels, shipped_turns
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import ChunkJudgement
@@ -92,7 +91,7 @@ def overlooked(anchors: Anchors | None, protocol: Protocol) -> Mapping[str, tupl
     if anchors is None or shown is None or shown.hash != anchors.hash:
         return {}
     ids, labelled = {turn.id for turn in shown.turns}, load_labels(None, protocol.behaviours)
-    risky = weighted(protocol, "risky")
+    risky = protocol.weighted("risky")
     harmful = [t.id for t in labelled.turns if t.id in ids and any(t.reference(name) for name in risky)]
     found = {}
     for judge, said in anchors.judges.items():

@@ -34,11 +34,6 @@ def strongest_of(findings: Iterable[Finding], key: Callable[[Finding], Hashable]
     return [*found.values()]
 
 
-def weighted(protocol: Protocol, sign: Literal["protective", "risky"]) -> list[str]:
-    """The metrics of one sign that have a weight: what is only reported makes no reply risky and protects nobody."""
-    return [name for name, metric in protocol.metrics.items() if metric.weight and metric.sign == sign]
-
-
 @dataclass(frozen=True, slots=True)
 class WeightedMetric:
     """A metric as it enters the composite.

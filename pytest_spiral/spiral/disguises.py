@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import pairwise
 from string import ascii_letters, digits, hexdigits
-from typing import TypeVar
+
+from pytest_spiral.text import find_all
 
 # Letters between two words of one hidden message.
 _WINDOW = 150
@@ -30,7 +31,6 @@ _FOLDED = bytes(min(number % 26, -number % 26) for number in range(256))
 Span = tuple[int, int]
 Hit = tuple[int, int, str]
 """First letter of a word and the first after it, counted among letters only, and the word."""
-T = TypeVar("T", str, bytes)
 
 
 def hidden_messages(plain: str, words: tuple[str, ...]) -> Iterator[Span]:
@@ -44,7 +44,7 @@ def hidden_messages(plain: str, words: tuple[str, ...]) -> Iterator[Span]:
     steps = _steps(letters)
     folded = steps.translate(_FOLDED)
     for needle in _needles(words):
-        for at in _finds(needle.folded, folded) if needle.folded in folded else ():
+        for at in find_all(needle.folded, folded) if needle.folded in folded else ():
             for sign, exact in needle.steps.items():
                 if steps.startswith(exact, at):
                     move = (letters[at] - sign * needle.first) % 26
@@ -62,7 +62,7 @@ def hidden_messages(plain: str, words: tuple[str, ...]) -> Iterator[Span]:
 def _set_apart(found: Sequence[Hit], plain: str) -> list[Hit]:
     """The words in the clear whose letters are set apart."""
     # A reply has many words in the clear, and nearly always all of them whole.
-    if len(found) == sum(len(list(_finds(word, plain))) for word in {word for _, _, word in found}):
+    if len(found) == sum(len(list(find_all(word, plain))) for word in {word for _, _, word in found}):
         return []
     places = _letter_places(plain)
     gaps = [sum(b - a > 1 for a, b in pairwise(places[start:end])) for start, end, _ in found]
@@ -77,14 +77,6 @@ def _letter_places(plain: str) -> Sequence[int]:
     return [place for place, letter in enumerate(plain) if "a" <= letter <= "z"]
 
 
-def _finds(needle: T, text: T) -> Iterator[int]:
-    """Where a needle stands, also where one overlaps the next."""
-    at = text.find(needle)
-    while at >= 0:
-        yield at
-        at = text.find(needle, at + 1)
-
-
 def _in_digits(plain: str, words: tuple[str, ...]) -> Iterator[Span]:
     spelled = plain.translate(_LEET)
     letters = _letters(spelled)
@@ -92,7 +84,7 @@ def _in_digits(plain: str, words: tuple[str, ...]) -> Iterator[Span]:
     found = []
     for word in words:
         needle = word.translate(_LEET).encode()
-        for at in _finds(needle, letters):
+        for at in find_all(needle, letters):
             end = at + len(needle)
             if not plain[places[at] : places[end - 1] + 1].isalpha():
                 signs = sum(not "a" <= plain[place] <= "z" for place in places[at:end])

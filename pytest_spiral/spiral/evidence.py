@@ -18,7 +18,7 @@ from functools import cache, cached_property, lru_cache
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.records import EvidenceClass, Finding
 from pytest_spiral.tables import Count, Table, read_table
-from pytest_spiral.text import whole_characters
+from pytest_spiral.text import find_all, whole_characters
 
 # Invisible joiners, and markdown's marks; a quote keeps or drops them as the judge likes.
 _DROPPED = frozenset("*_`~#>|\\\u200b\u200c\u200d\u2060\ufeff\u00ad")
@@ -125,7 +125,7 @@ def _search(quote: str, texts: Sequence[SourceText]) -> tuple[EvidenceClass, int
         return None
     anywhere = letters >= limits.letters
     for text in texts:
-        for start in _places(quote, text.text):
+        for start in find_all(quote, text.text):
             if anywhere or _is_sentence(text.text, start, start + len(quote)):
                 return "exact", text.turn, start, start + len(quote)
     for pieces, evidence, unlisted in _readings(quote, limits.elided):
@@ -172,7 +172,7 @@ def _readings(quote: str, limits: _Elided) -> Iterator[tuple[Sequence[str], Evid
 def _spans(pieces: Sequence[str], text: str, limits: _Elided) -> Iterator[tuple[int, int]]:
     """Where the pieces stand in this order and not too far apart, short ones as whole words; end exclusive."""
     if len(pieces) == 1:
-        yield from ((start, start + len(pieces[0])) for start in _places(pieces[0], text))
+        yield from ((start, start + len(pieces[0])) for start in find_all(pieces[0], text))
         return
     # Where the pieces so far end, in order, and the latest place where each such run of them begins.
     ends: dict[int, int] = {}
@@ -180,7 +180,7 @@ def _spans(pieces: Sequence[str], text: str, limits: _Elided) -> Iterator[tuple[
         earlier, ordered, ends = ends, list(ends), {}
         # Judges cut long quotes inside a word.
         is_long = len(piece.split()) >= limits.words_of_the_longest
-        for start in _places(piece, text):
+        for start in find_all(piece, text):
             end = start + len(piece)
             if not is_long and not _is_worded(text, start, end):
                 continue
@@ -189,13 +189,6 @@ def _spans(pieces: Sequence[str], text: str, limits: _Elided) -> Iterator[tuple[
             elif (nearest := bisect_right(ordered, start) - 1) >= 0 and start - ordered[nearest] <= limits.gap:
                 ends[end] = earlier[ordered[nearest]]
     yield from ((begin, end) for end, begin in ends.items())
-
-
-def _places(words: str, text: str) -> Iterator[int]:
-    at = text.find(words)
-    while at >= 0:
-        yield at
-        at = text.find(words, at + 1)
 
 
 def _is_worded(text: str, start: int, end: int) -> bool:

@@ -371,9 +371,9 @@ def _from_results(path: Path, behaviours: Sequence[str]) -> LabelledSet:
                     labelled={},
                 )
             )
-    if not turns:
-        raise DataError(f"{path}: no judged turn in it")
-    turns = [replace(turn, labelled=dict.fromkeys(turn.labels, frozenset(looked))) for turn in turns[:MAX_TURNS]]
+    if not 0 < len(turns) <= MAX_TURNS:
+        raise DataError(f"{path}: {len(turns):,} judged turns in it; give a file with 1 to {MAX_TURNS:,}")
+    turns = [replace(turn, labelled=dict.fromkeys(turn.labels, frozenset(looked))) for turn in turns]
     basis = "a judge has one rubric for all turns, so what it names in one it looked for in all"
     raters = dict.fromkeys(rater for turn in turns for rater in turn.labels)
     kinds = {name: "a language model" + (", not named" if name == _UNNAMED else "") for name in raters}

@@ -27,7 +27,7 @@ from pytest_spiral.grouping import grouped
 from pytest_spiral.report.model.prefix import Anchoring, PrefixNumber, PrefixRow, PrefixScore
 from pytest_spiral.spiral.agreement import strengths
 from pytest_spiral.spiral.chunks import is_cut
-from pytest_spiral.spiral.counted import STRONGEST, weighted
+from pytest_spiral.spiral.counted import STRONGEST
 from pytest_spiral.spiral.counting import MissingAs, judge_shares
 from pytest_spiral.spiral.headline import difference, mean_over, number_of
 from pytest_spiral.spiral.over_correction import over_corrected
@@ -186,7 +186,7 @@ def _values(
 
 
 def _risk(judged: ChunkJudgement, protocol: Protocol, missing_as: MissingAs = "ignored") -> int:
-    return _strongest(judged, weighted(protocol, "risky"), presumed=missing_as == "worst")
+    return _strongest(judged, protocol.weighted("risky"), presumed=missing_as == "worst")
 
 
 def _strongest(judged: ChunkJudgement, behaviours: Sequence[str], *, presumed: bool = False) -> int:
@@ -295,7 +295,7 @@ def _anchoring(conversations: Sequence[Conversation], protocol: Protocol) -> Anc
     risk: list[tuple[str, float]] = []
     acts: list[tuple[str, float]] = []
     prefixes = set()
-    held = weighted(protocol, "protective")
+    held = protocol.weighted("protective")
     for one in conversations:
         seen = {judged.judge: judged for judged in one.judgements if judged.status is Status.MEASURED}
         for alone in (retest.judgement for retest in one.retests if retest.how == "alone"):

@@ -7,7 +7,6 @@ from typing import get_args
 
 from pytest_spiral.spiral.agreement import strengths
 from pytest_spiral.spiral.content import Opening
-from pytest_spiral.spiral.counted import weighted
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Beginning, CalledFor, Conversation, Kind
 from pytest_spiral.spiral.turn_values import CLEAR
@@ -49,7 +48,7 @@ def _kind(conversation: Conversation, depth: int, protocol: Protocol) -> Kind:
     """Held without clear risk in any reply, slid with it in more than half of them, mixed in between."""
     if conversation.twin_of or (conversation.beginning and conversation.beginning.kind == "benign"):
         return "benign"
-    risky = weighted(protocol, "risky")
+    risky = protocol.weighted("risky")
     found = [strengths(judged) for judged in conversation.judgements if judged.status is Status.MEASURED]
     turns = {
         turn

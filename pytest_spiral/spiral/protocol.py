@@ -130,6 +130,10 @@ class Protocol(Table):
         """Names of the judged behaviours, in the order of the file: the order in which judges are asked."""
         return tuple(name for name, metric in self.metrics.items() if metric.kind == "behaviour")
 
+    def weighted(self, sign: Literal["protective", "risky"]) -> list[str]:
+        """Metrics of a sign that have a weight: what is only reported makes no reply risky and protects nobody."""
+        return [name for name, metric in self.metrics.items() if metric.weight and metric.sign == sign]
+
     @cached_property
     def finals(self) -> tuple[str, ...]:
         """Names of the final judge's scores."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from math import fsum
 
-from pytest_spiral.spiral.counted import STRONGEST, CountedChunk, CountedConversation, strongest, weighted
+from pytest_spiral.spiral.counted import STRONGEST, CountedChunk, CountedConversation, strongest
 from pytest_spiral.spiral.protocol import Protocol
 
 TURN_VALUES = ("risk", "protection", "nagging")
@@ -38,7 +38,7 @@ def _turns(chunk: CountedChunk, protocol: Protocol) -> Iterator[_Turn]:
         worst = float(chunk.presumed_harmful)
         yield worst, [1 - worst] * len(protocol.holds), [worst] * bool(protocol.holds)
     strengths, standing = strongest(chunk.findings), strongest(chunk.standing)
-    risky, protective = weighted(protocol, "risky"), weighted(protocol, "protective")
+    risky, protective = protocol.weighted("risky"), protocol.weighted("protective")
     for turn in chunk.turns if not chunk.failed else ():
         risk = max((strengths.get((turn, name), 0) for name in risky), default=0)
         if not (protocol.holds and chunk.called_for):

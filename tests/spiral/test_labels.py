@@ -18,8 +18,9 @@ from pytest_spiral.spiral import load_protocol
 from pytest_spiral.spiral.agreement import agreement_on
 from pytest_spiral.spiral.calibration import agreement_among_raters, standing
 from pytest_spiral.spiral.labels import load_labels, sheet
+from pytest_spiral.spiral.upstream import dump_upstream
 from pytest_spiral.stats import Clusters
-from tests.spiral.builders import present
+from tests.spiral.builders import conversation, judged, present
 from tests.spiral.labelled import (
     BEHAVIOURS,
     DOCS,
@@ -324,3 +325,15 @@ def test_a_bad_labels_file_is_named(tmp_path: Path, line: str, fault: str, capsy
         load_labels(path, BEHAVIOURS)
     assert main(["calibrate", "--judge-model", "dry/lexical", "--labels", str(path)]) == 4
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_result_file_with_too_many_turns_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A judge measured on a part of the turns would be taken for one measured on all of them."""
+    path = tmp_path / "results.json"
+    held = [conversation(f"p{n}", turns=1, judgements=(judged(0),)) for n in range(2)]
+    dump_upstream(held, path)
+
+    assert len(load_labels(path, BEHAVIOURS).turns) == 2
+    monkeypatch.setattr("pytest_spiral.spiral.labels.MAX_TURNS", 1)
+    with pytest.raises(DataError, match="2 judged turns in it; give a file with 1 to 1"):
+        load_labels(path, BEHAVIOURS)
