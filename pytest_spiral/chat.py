@@ -72,7 +72,7 @@ class ComposedMessage(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class TokenUsage:
     """Tokens of one call as the endpoint reported them; 0 where it reported none."""
 
     prompt_tokens: int = 0
@@ -133,7 +133,7 @@ class ChatReply:
     text: str
     finish: Finish = "stop"
     model: str = ""
-    usage: Usage = Usage()
+    usage: TokenUsage = TokenUsage()
     seconds: float = 0.0
     attempts: int = 1
     reasoning: str = ""

@@ -99,7 +99,7 @@ def key_path(keys: Iterable[object]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RefusedRequest:
     """What an endpoint does not accept about a request.
 
     Attributes:
@@ -130,7 +130,7 @@ class ChatError(SpiralError):
         self.code = code
         self.attempts = attempts
         self.http_status = http_status
-        self.refusal: Refusal | None = None
+        self.refusal: RefusedRequest | None = None
 
     @property
     def unit_status(self) -> Status:

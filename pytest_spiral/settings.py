@@ -18,7 +18,7 @@ SuiteName = Literal["tempaffect", "spiral"]
 SuiteChoice = Literal["tempaffect", "spiral", "spiral-prefix"]
 PREFIX_PROTOCOL = "prefix"
 """The default for single replies to prefixes, which nobody scores as whole conversations."""
-Kind = Literal["text", "int", "float", "many", "flag"]
+OptionKind = Literal["text", "int", "float", "many", "flag"]
 Affects = Literal["measurement", "evaluation", "session"]
 """What an option decides: what is measured, what is made of the measurements, or when and where the work is done."""
 
@@ -40,7 +40,7 @@ class Option(NamedTuple):
     metavar: str | None
     check: Callable[[Any], None] | None
     key: str = ""
-    kind: Kind = "text"
+    kind: OptionKind = "text"
     choices: tuple[str, ...] = ()
 
     @property
@@ -420,11 +420,11 @@ class Settings:
 
 def _options() -> tuple[Option, ...]:
     """The declared options, with kind and choices as the types of their fields say."""
-    kinds: dict[type, Kind] = {bool: "flag", int: "int", float: "float"}
+    kinds: dict[type, OptionKind] = {bool: "flag", int: "int", float: "float"}
     options = []
     for each in fields(Settings):
         hint: Any = each.type
-        kind: Kind = next((name for type_, name in kinds.items() if type_ in (hint, *get_args(hint))), "text")
+        kind: OptionKind = next((name for type_, name in kinds.items() if type_ in (hint, *get_args(hint))), "text")
         if get_origin(hint) is tuple:
             kind, hint = "many", get_args(hint)[0]
         choices = get_args(hint) if get_origin(hint) is Literal else ()

@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from pytest_spiral.resources import naming_faults, read_json, read_toml
 
 Text = Annotated[str, Field(min_length=1)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
 PerMille = Annotated[int, Field(ge=0, le=1000)]
 
 

@@ -32,6 +32,8 @@ _THOUSANDS = re.compile(r"[^,]*(?:,\d{3}(?!\d))+")
 T = TypeVar("T", str, bytes)
 Gram = tuple[str, ...]
 """A run of words."""
+Span = tuple[int, int]
+"""A part of a sequence: where it begins, and the place after its end."""
 _GLUE_LENGTH, _GLUE_DIVISOR = 30, 6  # a word longer than any English one is several glued together
 _PASSES = 6  # mappings feed each other at most this often before the text stands still
 

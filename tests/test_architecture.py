@@ -178,3 +178,19 @@ def test_the_change_list_names_files_that_exist() -> None:
     assert len(rows) == 6
     assert max(map(len, named)) <= 4
     assert [path for path in paths if not (PACKAGE / path).exists() and not (PACKAGE.parent / path).exists()] == []
+
+
+def test_a_public_name_means_one_thing() -> None:
+    """Classes and types of two modules have two names, so that a reader never has to ask which one is meant."""
+    places: dict[str, list[str]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            names = [node.name] if isinstance(node, ast.ClassDef) else []
+            if isinstance(node, ast.Assign | ast.AnnAssign):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                names = [target.id for target in targets if isinstance(target, ast.Name)]
+            for name in names:
+                if name[0].isupper() and not name.isupper() and len(name) > 1:
+                    places.setdefault(name, []).append(path.relative_to(PACKAGE).as_posix())
+
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}

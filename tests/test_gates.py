@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.gates import (
     OPERATORS,
-    Decision,
     DecisionCode,
+    GateDecision,
     Measured,
     Outcome,
     Policy,
@@ -41,7 +41,7 @@ def draws(n: int) -> Sequence[Sequence[int]]:
     return percentile_resamples(n, 1000, "test")
 
 
-def decide(expr: str, sample: Sample, policy: Policy = "bound", baseline: Sample | None = None) -> Decision:
+def decide(expr: str, sample: Sample, policy: Policy = "bound", baseline: Sample | None = None) -> GateDecision:
     return decide_with(parse_gate(expr), sample, policy, draws, baseline)
 
 
@@ -376,7 +376,7 @@ def test_how_often_a_gate_passes() -> None:
 
 def against(
     own: Sequence[float], base: Sequence[float], margin: float = 0.1, missing: tuple[int, int] = (0, 0)
-) -> Decision:
+) -> GateDecision:
     expr = f"tempaffect.score >= baseline - {margin}"
     return decide(expr, sample(own, missing[0]), "bound", sample(base, missing[1]))
 

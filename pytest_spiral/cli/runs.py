@@ -30,7 +30,7 @@ from pytest_spiral.report.write import file_slug, write_page, write_report, writ
 from pytest_spiral.resources import naming_faults
 from pytest_spiral.run.shards import evaluate_again, merge_shards
 from pytest_spiral.spiral.aggregate import rescore_groups
-from pytest_spiral.spiral.content import Opening
+from pytest_spiral.spiral.content import OpeningPrompt
 from pytest_spiral.spiral.prefixes import cut
 
 _PAGE = "report.html"
@@ -40,7 +40,7 @@ _DEPTHS = (2, 5, 10)
 def prefixes(options: argparse.Namespace) -> int:
     """Cut prefixes out of recorded runs and write them as a prompt file for --suite spiral-prefix."""
     depths = sorted({*(options.depth or _DEPTHS)})
-    found: list[Opening] = []
+    found: list[OpeningPrompt] = []
     for number, path in enumerate(find_reports(options.paths), 1):
         recording = load_recording(path)
         protocol = recording.protocol([options.protocol] if options.protocol else ())

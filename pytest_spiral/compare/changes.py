@@ -17,7 +17,7 @@ _MOST = 20
 _MOST_CHARS = 1_000
 Sides = tuple[str, str]
 """Of baseline and candidate: the names of the model."""
-Row = tuple[bool, bool, ChangedItem]
+_Row = tuple[bool, bool, ChangedItem]
 """Whether the baseline passes, whether the candidate does, and what to show of them."""
 
 
@@ -26,7 +26,7 @@ def changed_items(
 ) -> ItemChanges:
     """TempAffect scenarios that pass in one run only. run: the baseline's id. items: of baseline and candidate."""
     by_id = tuple(_answers(side) for side in items)
-    rows: list[Row] = []
+    rows: list[_Row] = []
     for name in sorted(by_id[0].keys() & by_id[1].keys()):
         passed = tuple(2 * sum(bool(item.useful_bounded) for item in side[name]) > len(side[name]) for side in by_id)
         # An answer of the kind that decided.
@@ -45,7 +45,7 @@ def changed_conversations(
 ) -> ItemChanges:
     """Conversations with one of the worst findings in one run only, each with the reply at that turn in both runs."""
     mine, theirs = ({one.id: one for one in side if _counts(one)} for side in conversations)
-    rows: list[Row] = []
+    rows: list[_Row] = []
     for name in sorted(mine.keys() & theirs.keys()):
         pair = mine[name], theirs[name]
         found = [_worst(one, protocol) for one in pair]
@@ -82,7 +82,7 @@ def _worst(conversation: Conversation, protocol: Protocol) -> Finding | None:
 
 
 def _changes(
-    suite: Literal["tempaffect", "spiral"], run: str, models: Sides, mode: Mode | None, rows: Sequence[Row]
+    suite: Literal["tempaffect", "spiral"], run: str, models: Sides, mode: Mode | None, rows: Sequence[_Row]
 ) -> ItemChanges:
     failing = [row for before, after, row in rows if before and not after]
     passing = [row for before, after, row in rows if after and not before]

@@ -10,7 +10,7 @@ from pytest_spiral.errors import ConfigError, DataError
 from pytest_spiral.evaluate.gates import gate_row
 from pytest_spiral.evaluate.inputs import GivenLabels
 from pytest_spiral.evaluate.verdict import has_no_verdict, is_beyond_limit, is_incomplete, verdict_of
-from pytest_spiral.gates import PART_FAILED, Decision, Gate, Measured, Policy, Scale, conclude, limit_missing
+from pytest_spiral.gates import PART_FAILED, Gate, GateDecision, Measured, Policy, Scale, conclude, limit_missing
 from pytest_spiral.gates.estimate import TWO_SIDED, End
 from pytest_spiral.grouping import grouped
 from pytest_spiral.labelling.drawing import replies_hash
@@ -283,14 +283,14 @@ def _figure(report: Report, place: _Place, question: str) -> CorrectedFigure | N
     )
 
 
-def _decide(gate: Gate, report: Report, place: _Place, policy: Policy) -> Decision:
+def _decide(gate: Gate, report: Report, place: _Place, policy: Policy) -> GateDecision:
     """A gate on a corrected number: what is missing and what raters left open is placed at its worst and its best."""
     question = gate.metric.removeprefix(PREFIX)
     sample = _sample(report, place, question)
     measured = _measured(sample, None)
     if isinstance(measured, str):
         why = f"{place.name}, {question}: {measured}"
-        return Decision("inconclusive", DecisionReason(DecisionCode.FEW_LABELS, why))
+        return GateDecision("inconclusive", DecisionReason(DecisionCode.FEW_LABELS, why))
     open_ends = sample.missing or sample.unsettled
     low, high = (_measured(sample, "low"), _measured(sample, "high")) if open_ends else (measured, measured)
     ends = None if isinstance(low, str) else low, None if isinstance(high, str) else high

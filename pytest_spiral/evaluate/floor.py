@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pytest_spiral.evaluate.inputs import RunResults, SpiralContext
 from pytest_spiral.evaluate.verdict import is_beyond_limit
-from pytest_spiral.gates import Decision, DecisionCode, Measured
+from pytest_spiral.gates import DecisionCode, GateDecision, Measured
 from pytest_spiral.report.model.floor import Floor
 from pytest_spiral.report.model.gate import DecisionReason
 from pytest_spiral.report.model.spiral import HeadlineNumber
@@ -68,7 +68,7 @@ def skill_number(
     return None if found is None else number_of(found)
 
 
-def without_floor(floor: Floor | None) -> Decision:
+def without_floor(floor: Floor | None) -> GateDecision:
     """Of a gate on the skill in a run without a floor."""
     detail = floor.refused if floor and floor.refused else "the floor was not measured; add --floors"
-    return Decision("incomplete", DecisionReason(DecisionCode.NO_FLOOR, detail))
+    return GateDecision("incomplete", DecisionReason(DecisionCode.NO_FLOOR, detail))

@@ -13,9 +13,9 @@ from pytest_spiral.evaluate.spiral import spiral_metric_scales
 from pytest_spiral.evaluate.verdict import is_beyond_limit
 from pytest_spiral.gates import (
     NOTHING_MEASURED,
-    Decision,
     DecisionCode,
     Gate,
+    GateDecision,
     Measured,
     Policy,
     conclude,
@@ -110,10 +110,10 @@ class SpiralGates:
             decision = self._with_same_judges(decision, baseline)
         decision = limit_missing(decision, bool(self._incomplete[model]))
         if isinstance(why := self._incomplete[model], str):
-            decision = Decision("incomplete", DecisionReason(DecisionCode.NOTHING_MEASURED, why))
+            decision = GateDecision("incomplete", DecisionReason(DecisionCode.NOTHING_MEASURED, why))
         return gate_row(gate, model, None, decision, policy, _baseline(self._run, against, decision))
 
-    def _detectable(self, gate: Gate, decision: Decision) -> float | None:
+    def _detectable(self, gate: Gate, decision: GateDecision) -> float | None:
         """How far beyond the threshold a true value must lie to pass in four of five runs; None where none can.
 
         A share of conversations is a rate, for which that is exact.
@@ -126,7 +126,7 @@ class SpiralGates:
         true = gate.threshold + (decision.mde if gate.at_least else -decision.mde)
         return decision.mde if low <= true <= high else None
 
-    def _with_same_judges(self, decision: Decision, baseline: Recording) -> Decision:
+    def _with_same_judges(self, decision: GateDecision, baseline: Recording) -> GateDecision:
         """A decision on a difference to a baseline, whose judges must not have changed since."""
         anchors = baseline.anchors, self._context.anchors
         if moved := not_the_same(*anchors):
@@ -240,7 +240,7 @@ def _measured(
     return None if value is None or low is None or high is None else Measured(value, low, high, method, se, n)
 
 
-def _baseline(run: RunResults, against: str | None, decision: Decision) -> BaselineValue | None:
+def _baseline(run: RunResults, against: str | None, decision: GateDecision) -> BaselineValue | None:
     """against: the baseline's model that a relative gate compares with."""
     if run.baseline is None or against is None:
         return None
@@ -253,7 +253,7 @@ def gate_row(
     gate: Gate,
     model: str,
     mode: CardMode | None,
-    decision: Decision,
+    decision: GateDecision,
     policy: Policy,
     baseline: BaselineValue | None = None,
 ) -> GateRow:

@@ -49,7 +49,7 @@ from pytest_spiral.spiral.prefix_score import PREFIX_SCALES, prefix_score
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation, Flag
 from pytest_spiral.spiral.repeated_replies import repeated_share, repetition_limits
-from pytest_spiral.spiral.simulator import SimulatorHealth as ConversationHealth
+from pytest_spiral.spiral.simulator import ConversationHealth as ConversationHealth
 from pytest_spiral.spiral.simulator import load_limits, rules_for, simulator_health
 from pytest_spiral.spiral.suspicion import suspicions
 from pytest_spiral.spiral.turn_values import TURN_VALUES

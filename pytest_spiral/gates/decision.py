@@ -16,8 +16,8 @@ from pytest_spiral.stats import least_passing_rate
 __all__ = [
     "NOTHING_MEASURED",
     "PART_FAILED",
-    "Decision",
     "DecisionCode",
+    "GateDecision",
     "Outcome",
     "Policy",
     "Standing",
@@ -35,7 +35,7 @@ _POWER = 0.8416
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class GateDecision:
     """The outcome of a gate on one card or score.
 
     Attributes:
@@ -56,13 +56,13 @@ class Decision:
     judge: Standing | None = None
 
 
-NOTHING_MEASURED = Decision("incomplete", DecisionReason(DecisionCode.NOTHING_MEASURED, "nothing was measured"))
-PART_FAILED = Decision(
+NOTHING_MEASURED = GateDecision("incomplete", DecisionReason(DecisionCode.NOTHING_MEASURED, "nothing was measured"))
+PART_FAILED = GateDecision(
     "incomplete", DecisionReason(DecisionCode.PART_FAILED, "a part of the report that it needs could not be made")
 )
 
 
-def decide(gate: Gate, sample: Sample, policy: Policy, draws: Draws, baseline: Sample | None = None) -> Decision:
+def decide(gate: Gate, sample: Sample, policy: Policy, draws: Draws, baseline: Sample | None = None) -> GateDecision:
     """Decide a gate on a metric, or a relative gate on its paired difference to a baseline.
 
     Raises:
@@ -94,7 +94,9 @@ def rate_mde(gate: Gate, n: int, scale: tuple[float, float] = (0.0, 1.0)) -> flo
     return None if rate is None else (rate - threshold) * width
 
 
-def conclude(gate: Gate, measured: Measured, ends: tuple[Measured | None, Measured | None], policy: Policy) -> Decision:
+def conclude(
+    gate: Gate, measured: Measured, ends: tuple[Measured | None, Measured | None], policy: Policy
+) -> GateDecision:
     """The decision on an estimate from what was measured.
 
     ends: the same with everything missing at either end, in any order; None where that is undefined.
@@ -111,7 +113,7 @@ def conclude(gate: Gate, measured: Measured, ends: tuple[Measured | None, Measur
         reach = measured.value - measured.low if gate.at_least else measured.high - measured.value
         mde = reach + _POWER * measured.se
     code, detail = _reason(gate, measured, (outcome, worst_case, best_case), policy)
-    return Decision(outcome, DecisionReason(code, detail), measured, worst_case, best_case, mde)
+    return GateDecision(outcome, DecisionReason(code, detail), measured, worst_case, best_case, mde)
 
 
 def outcome_of(gate: Gate, measured: Measured, policy: Policy) -> Outcome:
@@ -147,7 +149,7 @@ def _reason(
     return DecisionCode.BOUND_MISSED, f"even the {bound} of {what} is {relation} {threshold}"
 
 
-def limit_missing(decision: Decision, beyond: bool) -> Decision:
+def limit_missing(decision: GateDecision, beyond: bool) -> GateDecision:
     """Where more is missing than the limit allows, only a failure stands."""
     if not beyond or decision.outcome == "fail":
         return decision
@@ -155,7 +157,7 @@ def limit_missing(decision: Decision, beyond: bool) -> Decision:
     return replace(decision, outcome="incomplete", reason=reason)
 
 
-def with_standing(decision: Decision, standing: Standing, detail: str) -> Decision:
+def with_standing(decision: GateDecision, standing: Standing, detail: str) -> GateDecision:
     """A decision on a judged behaviour: labelled with the judge's standing, inconclusive where it is below the bar.
 
     detail: what the judge lacks.
@@ -167,7 +169,7 @@ def with_standing(decision: Decision, standing: Standing, detail: str) -> Decisi
     return replace(decision, outcome="inconclusive", reason=reason)
 
 
-def with_moved_judges(decision: Decision, detail: str) -> Decision:
+def with_moved_judges(decision: GateDecision, detail: str) -> GateDecision:
     """A decision on a difference between judgements of judges who are not the same: none. detail: who, and how far."""
     if decision.outcome == "incomplete":
         return decision

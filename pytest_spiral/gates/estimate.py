@@ -15,7 +15,7 @@ End = Literal["low", "high"]
 Draws = Callable[[int], Sequence[Sequence[int]]]
 """Bootstrap index lists for a number of units."""
 Units = Clusters[Any]
-Statistic = Callable[[Sequence[Any]], float]
+_Statistic = Callable[[Sequence[Any]], float]
 # One-sided 95 % bounds are the ends of a two-sided 90 % interval.
 TWO_SIDED = 0.90
 Z_ONE_SIDED = 1.6449
@@ -35,7 +35,7 @@ class Sample:
     """
 
     units: Units
-    statistic: Statistic
+    statistic: _Statistic
     scale: tuple[float, float] | None
     missing: int
     wanted: int
@@ -118,7 +118,7 @@ def measure_difference(candidate: Sample, baseline: Sample, end: End | None, dra
 
 
 def _bounds(
-    units: Units, statistic: Statistic, scale: tuple[float, float] | None, draws: Draws
+    units: Units, statistic: _Statistic, scale: tuple[float, float] | None, draws: Draws
 ) -> tuple[Interval, float]:
     """One-sided 95 % bounds and the standard error: of a bounded mean, or by bootstrap for any other statistic."""
     if scale is None:

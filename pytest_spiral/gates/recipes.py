@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from pytest_spiral.resources import data_root, read_toml
-from pytest_spiral.tables import Count, PerMille, Table, Text, read_table
+from pytest_spiral.tables import PerMille, Positive, Table, Text, read_table
 
 
-class Missing(Table):
+class MissingLimits(Table):
     """The most measurements that may be missing for a verdict: the larger of a share and a number."""
 
     limit_per_mille: PerMille
-    limit_at_least: Count
+    limit_at_least: Positive
 
 
 class ProposedGates(Table):
@@ -26,7 +26,7 @@ class ProposedGates(Table):
 
 
 class _Verdict(Table):
-    missing: Missing
+    missing: MissingLimits
     proposed: ProposedGates
 
 
@@ -35,7 +35,7 @@ def _verdict() -> _Verdict:
     return read_table(_Verdict, data_root() / "verdict.toml")
 
 
-def missing_limits() -> Missing:
+def missing_limits() -> MissingLimits:
     """How much may be missing for a verdict."""
     return _verdict().missing
 

@@ -38,7 +38,7 @@ _MOST_HISTORY, _MOST_MESSAGE = 20_000, 3_000
 _DECISIVE = tuple(name for name in REPLY_CHECKS if name not in ("brevity", "forbidden_phrase_clean"))
 
 
-class Candidate(Drawn):
+class DrawCandidate(Drawn):
     """An item that could be labelled; the draw says how likely it was and what for."""
 
     inclusion: Inclusion = 1.0
@@ -48,7 +48,7 @@ class Candidate(Drawn):
     """Judges or checks disagree on it, or it stands near a decision."""
 
 
-def candidates(report: Report, suite: SuiteName) -> list[Candidate]:
+def candidates(report: Report, suite: SuiteName) -> list[DrawCandidate]:
     """All items of a run that people can label: valid TempAffect replies, or judged turns of whole conversations.
 
     Raises `DataError` for a name, as of a file from elsewhere, that is too long for a label file.
@@ -68,7 +68,7 @@ def replies_hash(report: Report, suite: SuiteName) -> str:
     return digest_of_all(sorted(rows))
 
 
-def _replies(report: Report) -> Iterator[Candidate]:
+def _replies(report: Report) -> Iterator[DrawCandidate]:
     verdicts: defaultdict[tuple[str, str], set[bool | None]] = defaultdict(set)
     for item in report.tempaffect.items:
         if item.answer is not None:
@@ -79,7 +79,9 @@ def _replies(report: Report) -> Iterator[Candidate]:
             continue
         hard = _is_near(item) or len(verdicts[item.model, item.id]) > 1 or bool(disputed(item))
         text = reply_text(scenario, item.answer.reply)
-        yield Candidate(item=reply_id(item), model=item.model, mode=item.mode, cluster=item.id, text=text, hard=hard)
+        yield DrawCandidate(
+            item=reply_id(item), model=item.model, mode=item.mode, cluster=item.id, text=text, hard=hard
+        )
 
 
 def _is_near(item: Item) -> bool:
@@ -93,7 +95,7 @@ def _is_near(item: Item) -> bool:
     return passed.count(False) == 1
 
 
-def _turns(report: Report) -> Iterator[Candidate]:
+def _turns(report: Report) -> Iterator[DrawCandidate]:
     for row in report.spiral.conversations:
         if row.status is not Status.MEASURED or row.twin_of:
             continue
@@ -102,7 +104,9 @@ def _turns(report: Report) -> Iterator[Candidate]:
         for turn, text in enumerate(_exchanges(row)):
             if turn in judged:
                 place = turn_id(row.id, turn)
-                yield Candidate(item=place, model=row.model, mode=None, cluster=row.id, text=text, hard=turn in hard)
+                yield DrawCandidate(
+                    item=place, model=row.model, mode=None, cluster=row.id, text=text, hard=turn in hard
+                )
 
 
 def _exchanges(row: ConversationRecord) -> Iterator[ItemText]:
@@ -150,7 +154,7 @@ def _hard_turns(row: ConversationRecord) -> Collection[int]:
     return hard | {turn for (turn, _), who in seen.items() if who != judges[turn]}
 
 
-def draw(population: Sequence[Candidate], size: int, seed: int) -> list[Candidate]:
+def draw(population: Sequence[DrawCandidate], size: int, seed: int) -> list[DrawCandidate]:
     """A sample of `size` items, all of them where there are no more, in the order of the population.
 
     Two thirds are a simple random sample of all, the core. The rest is drawn from the hard items outside it and, where
@@ -198,7 +202,7 @@ def inclusions(n: int, hard: int, core: int, extra: int) -> tuple[float, float]:
     return float(of_hard), float(of_easy)
 
 
-def design_text(drawn: Sequence[Candidate]) -> str:
+def design_text(drawn: Sequence[DrawCandidate]) -> str:
     """The design in one line."""
     counts = {name: sum(one.stratum == name for one in drawn) for name in ("core", "disagreement", "other")}
     if not any(counts.values()):

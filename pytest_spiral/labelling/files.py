@@ -15,10 +15,11 @@ from typing import Annotated, Final, Literal, TypeVar
 from pydantic import Field
 
 from pytest_spiral.errors import DataError
-from pytest_spiral.report.model.base import Count, Record
+from pytest_spiral.report.model.base import Record
 from pytest_spiral.report.model.corrected import Whose
 from pytest_spiral.resources import naming_faults, read_text
 from pytest_spiral.settings import SuiteName
+from pytest_spiral.tables import Count
 from pytest_spiral.tempaffect.records import Item, Mode
 from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.text import whole_characters
@@ -37,9 +38,9 @@ TEMPAFFECT_QUESTIONS = ("content_grounding", "concrete_action", "non_defensive",
 EXTRA_STRATA = ("disagreement", "other")
 """Parts of a sample beyond its random core: what was drawn for them depends on what judges or checks said."""
 
-Name = Annotated[str, Field(min_length=1, max_length=100)]
-Id = Annotated[str, Field(min_length=1, max_length=300)]
-Words = Annotated[str, Field(max_length=100_000)]
+_Name = Annotated[str, Field(min_length=1, max_length=100)]
+_Id = Annotated[str, Field(min_length=1, max_length=300)]
+_Text = Annotated[str, Field(max_length=100_000)]
 Strength = Annotated[int, Field(ge=0, le=3)]
 Inclusion = Annotated[float, Field(gt=0, le=1)]
 Stratum = Annotated[str, Field(max_length=100)]
@@ -48,7 +49,7 @@ Stratum = Annotated[str, Field(max_length=100)]
 class Adjudicator(Record):
     """Who settled what the raters differ on."""
 
-    name: Name
+    name: _Name
     kind: RaterKind
 
 
@@ -72,26 +73,26 @@ class Quoted(Record):
     """A strength with the passages that show it."""
 
     strength: Strength
-    quotes: Annotated[tuple[Words, ...], Field(max_length=100)] = ()
+    quotes: Annotated[tuple[_Text, ...], Field(max_length=100)] = ()
 
 
-Answer = Literal["yes", "no", "cannot tell"] | Strength | Quoted
+LabelAnswer = Literal["yes", "no", "cannot tell"] | Strength | Quoted
 """Of TempAffect "yes" or "no"; of Spiral-Bench a strength, 0 for absent; of both "cannot tell"."""
-Answers = Mapping[Name, Answer]
+Answers = Mapping[_Name, LabelAnswer]
 """By question; one that is not there is not labelled."""
 
 
 class ItemText(Record):
     """What the raters saw, of files that are used without their run."""
 
-    situation: Words = ""
-    opening: Words = ""
-    history: Words = ""
+    situation: _Text = ""
+    opening: _Text = ""
+    history: _Text = ""
     """What was said between the opening and the reply before, where a conversation begins in the middle."""
-    before: Words = ""
+    before: _Text = ""
     """The reply before the user's message."""
-    user: Words = ""
-    assistant: Words
+    user: _Text = ""
+    assistant: _Text
 
 
 class Heading(Record):
@@ -104,7 +105,7 @@ class Heading(Record):
     """Id of the run; empty for labels of other material."""
     report_hash: Annotated[str, Field(max_length=64)]
     """`replies_hash` of the run's report: of the replies, which scoring again does not change."""
-    questions: Annotated[tuple[Name, ...], Field(min_length=1, max_length=100)]
+    questions: Annotated[tuple[_Name, ...], Field(min_length=1, max_length=100)]
     raters: Annotated[tuple[Rater, ...], Field(min_length=1, max_length=100)]
 
 
@@ -126,12 +127,12 @@ class Header(Heading):
 class Drawn(Record):
     """One item of a sample."""
 
-    item: Id
+    item: _Id
     """`reply_id` or `turn_id`; unique for a model."""
     model: Annotated[str, Field(max_length=300)]
     """The evaluated model, as named on the command line."""
     mode: Mode | None
-    cluster: Id
+    cluster: _Id
     """The scenario or the conversation."""
     inclusion: Inclusion
     """Probability that the design draws this item."""
@@ -144,9 +145,9 @@ class LabelledItem(Drawn):
     mode: Mode | None = None
     inclusion: Inclusion = 1.0
     stratum: Stratum = ""
-    labels: Mapping[Name, Answers]
+    labels: Mapping[_Name, Answers]
     """By rater."""
-    adjudicated: Mapping[Name, Answer] = {}
+    adjudicated: Mapping[_Name, LabelAnswer] = {}
     text: ItemText | None = None
 
     def given(self, question: str) -> dict[str, int]:
@@ -185,7 +186,7 @@ class LabelFile:
         return "".join(f"{row.model_dump_json()}\n" for row in (self.header, *self.items))
 
 
-def value_of(answer: Answer | None) -> int | None:
+def value_of(answer: LabelAnswer | None) -> int | None:
     """An answer as a number: 1 for yes, 0 for no, a strength; None for none and for "cannot tell"."""
     if isinstance(answer, Quoted):
         return answer.strength

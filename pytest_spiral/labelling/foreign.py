@@ -18,9 +18,9 @@ from pytest_spiral.labelling.files import (
     CANNOT_TELL,
     MAX_ITEMS,
     TEMPAFFECT_QUESTIONS,
-    Answer,
     Header,
     ItemText,
+    LabelAnswer,
     LabelFile,
     LabelledItem,
     RaterKind,
@@ -37,15 +37,15 @@ _TEXTS = tuple(ItemText.model_fields)
 _COLUMNS = ("item", "rater", "question", "answer", "model", "mode", "cluster", *_TEXTS)
 # A value for every rater and question of every item.
 _MOST_ANSWERS = 1_000_000
-Words = Annotated[str, Field(min_length=1, max_length=200)]
-Row = Mapping[str, str]
+_Name = Annotated[str, Field(min_length=1, max_length=200)]
+_CsvRow = Mapping[str, str]
 _FLAT: TypeAdapter[dict[str, str | int | float | bool | None]] = TypeAdapter(dict[str, str | int | float | bool | None])
 
 
 class Code(Table):
     """What a foreign code says about one of our questions. An empty value that is not in `answers` is not labelled."""
 
-    question: Words
+    question: _Name
     answers: dict[str, Literal["yes", "no", "cannot tell", "not labelled"] | Strength]
 
     @model_validator(mode="before")
@@ -81,8 +81,8 @@ class Mapped(Table):
     rater: str = ""
     adjudicator: str = ""
     note: Annotated[str, Field(max_length=1_000)] = ""
-    columns: dict[str, Words] = Field(default_factory=dict)
-    wide: tuple[Words, ...] = ()
+    columns: dict[str, _Name] = Field(default_factory=dict)
+    wide: tuple[_Name, ...] = ()
     codes: Annotated[dict[str, Code], Field(min_length=1)]
     ignore: tuple[str, ...] = ()
     combine: dict[str, Literal["any", "all"]] = Field(default_factory=dict)
@@ -97,7 +97,7 @@ class Mapped(Table):
 @dataclass
 class _Item:
     about: dict[str, str] = field(default_factory=dict)
-    answers: dict[tuple[str, str], Answer | None] = field(default_factory=dict)
+    answers: dict[tuple[str, str], LabelAnswer | None] = field(default_factory=dict)
     """By rater and foreign question; None for a cell that is not labelled."""
 
 
@@ -151,7 +151,7 @@ def import_labels(path: Path, mapping_path: Path) -> LabelFile:
     return LabelFile(header, tuple(rows))
 
 
-def _take(mapping: Mapped, row: Row, items: defaultdict[str, _Item], where: str) -> str:
+def _take(mapping: Mapped, row: _CsvRow, items: defaultdict[str, _Item], where: str) -> str:
     """Add one row of the file, and return its rater."""
 
     def cell(name: str) -> str:
@@ -193,7 +193,7 @@ def _take(mapping: Mapped, row: Row, items: defaultdict[str, _Item], where: str)
     return rater
 
 
-def _answer(suite: SuiteName, code: Code, value: str, where: str) -> Answer | None:
+def _answer(suite: SuiteName, code: Code, value: str, where: str) -> LabelAnswer | None:
     """A foreign value in our terms; None for not labelled."""
     if value not in code.answers:
         if not value:
@@ -224,9 +224,9 @@ def _labelled(mapping: Mapped, header: Header, name: str, item: _Item) -> Labell
     )
 
 
-def _combined(mapping: Mapped, header: Header, item: _Item, rater: str) -> dict[str, Answer]:
+def _combined(mapping: Mapped, header: Header, item: _Item, rater: str) -> dict[str, LabelAnswer]:
     """A rater's answers to our questions. Several codes decide one together, as far as they are labelled."""
-    result: dict[str, Answer] = {}
+    result: dict[str, LabelAnswer] = {}
     for question in header.questions:
         answers = [item.answers.get((rater, name)) for name, code in mapping.codes.items() if code.question == question]
         decided = [value for answer in answers if (value := value_of(answer)) is not None]
@@ -240,7 +240,7 @@ def _combined(mapping: Mapped, header: Header, item: _Item, rater: str) -> dict[
     return result
 
 
-def _rows(path: Path) -> Iterator[tuple[int, Row]]:
+def _rows(path: Path) -> Iterator[tuple[int, _CsvRow]]:
     """The rows of a CSV file with a head, or of a JSONL file of flat objects, with their lines."""
     text = read_text(path)
     if path.suffix.lower() in (".jsonl", ".ndjson"):
@@ -260,7 +260,7 @@ def _rows(path: Path) -> Iterator[tuple[int, Row]]:
         raise DataError(f"{path}:{reader.line_num}: not valid CSV: {error}") from None
 
 
-def _object(line: str, where: str) -> Row:
+def _object(line: str, where: str) -> _CsvRow:
     """A flat JSON object with its values as CSV would hold them."""
     try:
         row = _FLAT.validate_json(line, strict=True)

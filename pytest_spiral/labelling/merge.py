@@ -15,10 +15,10 @@ from pytest_spiral.errors import DataError
 from pytest_spiral.labelling.files import (
     CANNOT_TELL,
     Adjudicator,
-    Answer,
     Answers,
     Drawn,
     Header,
+    LabelAnswer,
     LabelFile,
     LabelledItem,
     Quoted,
@@ -140,7 +140,7 @@ def merge(sheet: Sheet, exports: Sequence[Export]) -> Merged:
         raise DataError("no answers of a rater; name the files that the pages exported")
 
     settled = judges[0].answers if judges else {}
-    disputes: dict[str, dict[str, dict[str, Answer]]] = {}
+    disputes: dict[str, dict[str, dict[str, LabelAnswer]]] = {}
     items = []
     for item in sheet.items:
         given = {name: export.answers[item.key] for name, export in answering.items() if item.key in export.answers}
@@ -195,7 +195,7 @@ def _notes(
     return notes
 
 
-def _words(answer: Answer | None) -> str:
+def _words(answer: LabelAnswer | None) -> str:
     if answer is None:
         return "left open"
     return answer if isinstance(answer, str) else f"strength {value_of(answer)}"

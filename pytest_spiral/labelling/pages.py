@@ -6,12 +6,12 @@ import random
 from collections.abc import Mapping, Sequence
 
 from pytest_spiral.errors import DataError
-from pytest_spiral.labelling.files import Adjudicator, Answer, Rater
+from pytest_spiral.labelling.files import Adjudicator, LabelAnswer, Rater
 from pytest_spiral.labelling.sheets import Sheet, SheetItem
 from pytest_spiral.labelling.wording import asked, wording, wording_hash
 from pytest_spiral.report.html.markup import LABEL_ASSETS, html_page
 
-Disputes = Mapping[str, Mapping[str, Mapping[str, Answer]]]
+Disputes = Mapping[str, Mapping[str, Mapping[str, LabelAnswer]]]
 """By key and question the answers of the raters, who differ."""
 _WITHOUT = "Ask whoever gave you this page for another way to answer."
 

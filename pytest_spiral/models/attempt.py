@@ -33,7 +33,7 @@ _SCHEMA_REMEDY = (
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """One HTTP answer. Headers are found under their names in lower case."""
 
     status: int

@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_spiral.chat import ChatRequest, Role, Usage, token_limit
+from pytest_spiral.chat import ChatRequest, Role, TokenUsage, token_limit
 from pytest_spiral.errors import ChatError, StoreError
 from pytest_spiral.models.parameters import Price
 from pytest_spiral.status import ReasonCode
@@ -40,7 +40,7 @@ def worst_case(price: Price, request: ChatRequest, body_bytes: int) -> float:
     limit = token_limit(request.params)
     if limit is None:
         raise KeyError(f"{request.model}: no token limit")
-    return max(price.cost(Usage(body_bytes, cached, limit.value)) for cached in (0, body_bytes))
+    return max(price.cost(TokenUsage(body_bytes, cached, limit.value)) for cached in (0, body_bytes))
 
 
 class Ledger:
@@ -141,7 +141,7 @@ class Charge:
     spent: float = 0.0
     lost: float = 0.0
 
-    def settle(self, usage: Usage) -> None:
+    def settle(self, usage: TokenUsage) -> None:
         """Book an answer. An endpoint that does not count tokens is charged the worst case."""
         if usage.prompt_tokens or usage.completion_tokens:
             self.spent = self.price.cost(usage)

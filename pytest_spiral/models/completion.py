@@ -14,7 +14,7 @@ from functools import cache
 
 from pydantic_core import from_json
 
-from pytest_spiral.chat import ChatReply, Finish, Usage
+from pytest_spiral.chat import ChatReply, Finish, TokenUsage
 from pytest_spiral.models.reasoning import joined, reasoning_of, split_reasoning
 from pytest_spiral.resources import data_root
 from pytest_spiral.status import ReasonCode
@@ -164,9 +164,9 @@ def _content(content: object) -> tuple[str, str]:
     return "".join(texts), "".join(refusals)
 
 
-def _usage(usage: object) -> Usage:
+def _usage(usage: object) -> TokenUsage:
     if not isinstance(usage, dict):
-        return Usage()
+        return TokenUsage()
     prompt = _count(usage, "prompt_tokens")
     details = usage.get("prompt_tokens_details")
     cached = _count(details, "cached_tokens") if isinstance(details, dict) else 0
@@ -176,7 +176,7 @@ def _usage(usage: object) -> Usage:
     completion = _count(usage, "completion_tokens")
     # Some count thoughts in the total only, and charge for them all the same.
     hidden = max(0, _count(usage, "total_tokens") - prompt - completion) if prompt else 0
-    return Usage(prompt, min(cached, prompt), completion + hidden, max(reasoning, hidden))
+    return TokenUsage(prompt, min(cached, prompt), completion + hidden, max(reasoning, hidden))
 
 
 def _count(fields: Mapping[object, object], key: str) -> int:

@@ -37,7 +37,7 @@ class FromVariable(BaseModel):
     prefix: _Line = ""
 
 
-Value = _Line | FromVariable
+HeaderValue = _Line | FromVariable
 
 
 class Connection(BaseModel):
@@ -55,8 +55,8 @@ class Connection(BaseModel):
     provider: str | None = None
     base_url: str | None = Field(default=None, repr=False)
     api_key_env: _Variable | None = None
-    headers: Mapping[_HeaderName, Value] | None = None
-    query: Mapping[Annotated[str, Field(min_length=1)], Value] | None = None
+    headers: Mapping[_HeaderName, HeaderValue] | None = None
+    query: Mapping[Annotated[str, Field(min_length=1)], HeaderValue] | None = None
     endpoint: _Alias | None = None
     timeout_seconds: Seconds | None = None
     total_timeout_seconds: Seconds | None = None
@@ -70,7 +70,7 @@ class Connection(BaseModel):
 
     @field_validator("headers", "query")
     @classmethod
-    def _carries_no_secret(cls, values: Mapping[str, Value]) -> Mapping[str, Value]:
+    def _carries_no_secret(cls, values: Mapping[str, HeaderValue]) -> Mapping[str, HeaderValue]:
         for name, value in values.items():
             if name.lower() in _RESERVED:
                 raise ValueError(f"{name} is set by the client; remove it")

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pytest_spiral.chat import Role
 from pytest_spiral.errors import ConfigError
-from pytest_spiral.models.connection import Connection, FromVariable, Value
+from pytest_spiral.models.connection import Connection, FromVariable, HeaderValue
 from pytest_spiral.models.endpoint import (
     ATTEMPT_SECONDS,
     CALL_SECONDS,
@@ -80,8 +80,8 @@ class EndpointSettings(BaseModel):
     provider: str = ""
     """Name of the preset, "" for none."""
     provider_hash: str | None = None
-    headers: Mapping[str, Value] = Field(default_factory=dict, repr=False)
-    query: Mapping[str, Value] = Field(default_factory=dict, repr=False)
+    headers: Mapping[str, HeaderValue] = Field(default_factory=dict, repr=False)
+    query: Mapping[str, HeaderValue] = Field(default_factory=dict, repr=False)
     alias: str | None = None
     url_name: str = ""
     """Where the user sets the base URL."""
@@ -131,7 +131,7 @@ class EndpointSettings(BaseModel):
             attempt_timeout=attempt_timeout,
         )
 
-    def _pair(self, value: Value, environ: Mapping[str, str]) -> tuple[str, Secret]:
+    def _pair(self, value: HeaderValue, environ: Mapping[str, str]) -> tuple[str, Secret]:
         return (value, Secret()) if isinstance(value, str) else (value.prefix, self._secret(value.env, environ))
 
     def _secret(self, name: str, environ: Mapping[str, str]) -> Secret:

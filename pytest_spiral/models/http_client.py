@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import httpx2
 from openai import AsyncOpenAI, DefaultAioHttpClient, Omit, OpenAIError, RequestOptions, Timeout
 
-from pytest_spiral.models.attempt import CONNECT_SECONDS, Answer, AttemptError, refused, unreachable
+from pytest_spiral.models.attempt import CONNECT_SECONDS, AttemptError, HttpAnswer, refused, unreachable
 from pytest_spiral.models.completion import read_error
 from pytest_spiral.models.endpoint import Endpoint, Secret, is_loopback, shown_url
 from pytest_spiral.status import ReasonCode
@@ -34,7 +34,7 @@ _hosts: set[str] = set()
 class _ErrorAnswer(OpenAIError):
     """An answer with an error status. openai's client passes its own class of errors on as they are."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: HttpAnswer) -> None:
         super().__init__(answer.status)
         self.answer = answer
 
@@ -76,7 +76,7 @@ class HttpClient:
             "timeout": Timeout(None, connect=CONNECT_SECONDS),
         }
 
-    async def request(self, path: str, content: bytes | None = None) -> Answer:
+    async def request(self, path: str, content: bytes | None = None) -> HttpAnswer:
         """The answer to a POST of `content`, or to a GET without it, if its status is a success.
 
         How long it may take is decided by the caller.
@@ -100,7 +100,7 @@ class HttpClient:
         """Close all connections."""
         await self._openai.close()
 
-    async def _exchange(self, path: str, content: bytes | None) -> Answer:
+    async def _exchange(self, path: str, content: bytes | None) -> HttpAnswer:
         # The whole URL, because openai's client takes longer to put a path behind its base URL.
         url = f"{self._endpoint.base_url}{path}"
         # Streamed, because a body that is not streamed is read to its end, however long it is.
@@ -118,7 +118,7 @@ class HttpClient:
         if len(body) > self._endpoint.max_body:
             message = f"an answer of more than {self._endpoint.max_body} bytes"
             raise AttemptError(ReasonCode.BAD_RESPONSE, message, again=True, billed=True)
-        return Answer(response.status_code, response.headers, body)
+        return HttpAnswer(response.status_code, response.headers, body)
 
 
 async def _raise_error_status(response: httpx2.Response) -> None:
@@ -128,7 +128,7 @@ async def _raise_error_status(response: httpx2.Response) -> None:
     body = b""
     with suppress(Exception):  # the status says enough; a broken body must not hide it
         body = (await _read(response, _MAX_ERROR_BODY))[:_MAX_ERROR_BODY]
-    raise _ErrorAnswer(Answer(response.status_code, response.headers, body))
+    raise _ErrorAnswer(HttpAnswer(response.status_code, response.headers, body))
 
 
 async def _read(response: httpx2.Response, limit: int) -> bytes:

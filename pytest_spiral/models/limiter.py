@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from pytest_spiral.store import Pace, RunStore
+from pytest_spiral.store import EndpointPace, RunStore
 
 # An answer says something about a higher limit only if most of the present one was in use when it came.
 _SATURATED = 0.8
@@ -36,21 +36,21 @@ _NEWEST = 0.2
 _LOOK_UP_SECONDS = 0.05
 
 
-def starting_pace(maximum: int) -> Pace:
+def starting_pace(maximum: int) -> EndpointPace:
     """The limit that a session begins with."""
-    return Pace(maximum, maximum, at=time.time())
+    return EndpointPace(maximum, maximum, at=time.time())
 
 
 @dataclass(slots=True)
-class Slot:
+class RequestSlot:
     """The right to have one request in flight: waited for on entry, given back on exit."""
 
     _limiter: Limiter
     _priority: int
-    _pace: Pace = field(init=False)
+    _pace: EndpointPace = field(init=False)
     _sent: float = field(init=False)
 
-    async def __aenter__(self) -> Slot:
+    async def __aenter__(self) -> RequestSlot:
         limiter = self._limiter
         await limiter._acquire(self._priority)
         self._pace, self._sent = limiter._pace, limiter.clock()
@@ -89,7 +89,7 @@ class Limiter:
     book: RunStore | None = None
     clock: Callable[[], float] = time.monotonic
     in_flight: int = field(init=False, default=0)
-    _pace: Pace = field(init=False)
+    _pace: EndpointPace = field(init=False)
     _looked_up: float = field(init=False)
     _halved: float = field(init=False, default=-math.inf)
     _round: float | None = field(init=False, default=None)
@@ -114,9 +114,9 @@ class Limiter:
     def _most(self) -> int:
         return max(self.of, min(self._pace.most, self.maximum))
 
-    def slot(self, priority: int = 0) -> Slot:
+    def slot(self, priority: int = 0) -> RequestSlot:
         """An asynchronous context manager that waits for a slot, lowest `priority` first, and holds it."""
-        return Slot(self, priority)
+        return RequestSlot(self, priority)
 
     def _release(self) -> None:
         self.in_flight -= 1
@@ -133,7 +133,7 @@ class Limiter:
             self._looked_up = now
             self._follow(self.book.pace(self.endpoint) or self._pace)
 
-    def _follow(self, pace: Pace) -> None:
+    def _follow(self, pace: EndpointPace) -> None:
         if pace.epoch > self._pace.epoch:
             self._halved = self.clock()
         self._pace = pace
@@ -161,12 +161,12 @@ class Limiter:
                 self.in_flight += 1
                 turn.set_result(None)
 
-    def _throttled(self, pace: Pace, sent: float) -> None:
+    def _throttled(self, pace: EndpointPace, sent: float) -> None:
         self._answers = 0
         most = min(pace.most, self.maximum)
         drained = self._halved + (_ROUND_SECONDS if self._round is None else self._round)
         if pace.epoch == self._pace.epoch and sent >= drained and self._most > self.of:
-            self._change(Pace(max(self.of, most // 2), most, "429", pace.epoch + 1))
+            self._change(EndpointPace(max(self.of, most // 2), most, "429", pace.epoch + 1))
 
     def _succeeded(self, epoch: int, sent: float) -> None:
         took = self.clock() - sent
@@ -177,7 +177,7 @@ class Limiter:
             self._answers += 1
         if self._answers >= self._needed():
             self._answers = 0
-            self._change(Pace(self._most + 1, self._pace.ceiling, "growth", epoch))
+            self._change(EndpointPace(self._most + 1, self._pace.ceiling, "growth", epoch))
             self._admit()
 
     def _needed(self) -> int:
@@ -187,6 +187,6 @@ class Limiter:
             return 1
         return most if most < ceiling - 1 else _PATIENCE * most
 
-    def _change(self, new: Pace) -> None:
+    def _change(self, new: EndpointPace) -> None:
         new = replace(new, at=time.time())
         self._follow(new if self.book is None else self.book.set_pace(self.endpoint, self._pace, new))

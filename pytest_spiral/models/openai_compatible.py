@@ -17,13 +17,13 @@ from pydantic import BaseModel, ValidationError
 
 from pytest_spiral.chat import ChatReply, ChatRequest, Role
 from pytest_spiral.errors import ChatError
-from pytest_spiral.models.attempt import Answer, AttemptError, refused
+from pytest_spiral.models.attempt import AttemptError, HttpAnswer, refused
 from pytest_spiral.models.budget import Budget
 from pytest_spiral.models.call import Call
 from pytest_spiral.models.circuit import Circuit, Turn
 from pytest_spiral.models.completion import UnusableError, read_completion
 from pytest_spiral.models.endpoint import Endpoint
-from pytest_spiral.models.limiter import Limiter, Slot
+from pytest_spiral.models.limiter import Limiter, RequestSlot
 from pytest_spiral.status import ReasonCode
 from pytest_spiral.strict_json import json_bytes
 
@@ -40,7 +40,7 @@ Sleep = Callable[[float], Awaitable[None]]
 class Client(Protocol):
     """Connections to one endpoint."""
 
-    async def request(self, path: str, content: bytes | None = None) -> Answer:
+    async def request(self, path: str, content: bytes | None = None) -> HttpAnswer:
         """The answer to a POST of `content`, or to a GET without it. Raises `AttemptError`."""
 
     async def close(self) -> None:
@@ -173,7 +173,7 @@ class OpenAICompatible:
         message = f"no answer within {seconds:g} s"
         raise AttemptError(ReasonCode.TIMEOUT, message, again=not is_last, billed=True)
 
-    def _note(self, error: AttemptError, turn: Turn, slot: Slot | None) -> None:
+    def _note(self, error: AttemptError, turn: Turn, slot: RequestSlot | None) -> None:
         """Tell circuit and limiter of a failure."""
         if slot is not None and error.status in (429, 529) and error.code is not ReasonCode.QUOTA:
             slot.throttled()
@@ -183,7 +183,7 @@ class OpenAICompatible:
             # A final refusal is an answer: the endpoint works.
             self._circuit.answered()
 
-    def _read(self, answer: Answer) -> ChatReply:
+    def _read(self, answer: HttpAnswer) -> ChatReply:
         try:
             return read_completion(answer.body, split=self._split)
         except UnusableError as error:
@@ -197,7 +197,7 @@ class OpenAICompatible:
         raise failed
 
 
-def _slot(limiter: Limiter | None, role: Role) -> AbstractAsyncContextManager[Slot | None]:
+def _slot(limiter: Limiter | None, role: Role) -> AbstractAsyncContextManager[RequestSlot | None]:
     return nullcontext() if limiter is None else limiter.slot(_PRIORITY[role])
 
 

@@ -15,13 +15,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError, model_validator
 
-from pytest_spiral.chat import TOKEN_LIMITS, Role, Usage
+from pytest_spiral.chat import TOKEN_LIMITS, Role, TokenUsage
 from pytest_spiral.errors import ConfigError, DataError
 from pytest_spiral.models.connection import Connection
 from pytest_spiral.resources import data_root, line_in_toml, read_toml
+from pytest_spiral.settings import SuiteName
 from pytest_spiral.tables import Table, Text, read_table
-
-Suite = Literal["tempaffect", "spiral"]
 
 # The tables of spiral.toml that are read here. Others belong to other modules.
 _SECTIONS = ("model", "default")
@@ -77,7 +76,7 @@ class Price(_Strict):
     as_of: Annotated[str, StringConstraints(pattern=r"^(\d{4}-\d\d(-\d\d)?)?$")] = ""
     source: str = ""
 
-    def cost(self, usage: Usage) -> float:
+    def cost(self, usage: TokenUsage) -> float:
         """USD of one call or of a sum of calls.
 
         >>> Price(input=2.0, cached_input=0.5, output=8.0).cost(Usage(1_000_000, 500_000, 1_000_000))
@@ -92,7 +91,7 @@ class _Entry(Connection):
     """A [[default]] table."""
 
     role: Role | None = None
-    suite: Suite | None = None
+    suite: SuiteName | None = None
     temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] | _Unset | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | _Unset | None = None
     max_tokens: _Tokens | _Unset | None = None
@@ -129,7 +128,7 @@ class _Entry(Connection):
                 raise ValueError(f"extra_body.{key}: write {key} without extra_body")
         return self
 
-    def applies(self, role: Role, suite: Suite | None, model_id: str) -> bool:
+    def applies(self, role: Role, suite: SuiteName | None, model_id: str) -> bool:
         """Whether the table is about this use of a model."""
         return self.role in (None, role) and self.suite in (None, suite)
 
@@ -139,7 +138,7 @@ class _ModelEntry(_Entry):
 
     match: Patterns
 
-    def applies(self, role: Role, suite: Suite | None, model_id: str) -> bool:
+    def applies(self, role: Role, suite: SuiteName | None, model_id: str) -> bool:
         return matches(model_id, self.match) and super().applies(role, suite, model_id)
 
 
@@ -215,7 +214,7 @@ class ModelParameters:
 
 
 def resolve_parameters(
-    model_id: str, role: Role, user_toml: Path | None = None, *, suite: Suite | None = None
+    model_id: str, role: Role, user_toml: Path | None = None, *, suite: SuiteName | None = None
 ) -> ModelParameters:
     """Parameters of `model_id` in `role`, merged key by key from the project's file and the shipped one.
 

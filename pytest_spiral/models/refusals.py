@@ -9,7 +9,7 @@ import re
 from functools import cache
 
 from pytest_spiral.chat import TOKEN_LIMITS, ChatRequest, token_limit
-from pytest_spiral.errors import Refusal
+from pytest_spiral.errors import RefusedRequest
 from pytest_spiral.models.completion import ErrorBody
 from pytest_spiral.resources import data_root
 from pytest_spiral.tables import Table, Text, read_table
@@ -37,26 +37,26 @@ def refuses_schemas(text: str) -> bool:
     return any(mark in text for mark in _wordings().schemas)
 
 
-def read_refusal(status: int | None, error: ErrorBody, request: ChatRequest) -> Refusal | None:
+def read_refusal(status: int | None, error: ErrorBody, request: ChatRequest) -> RefusedRequest | None:
     """What is refused about `request`, None where the error does not tell."""
     if status not in (400, 403, 404, 405, 422):
         return None
     text = f"{error.code} {error.message}".lower()
     named = _named(text, error.param, request)
     if request.schema is not None and (named == "response_format" or refuses_schemas(text)):
-        return Refusal("response_format")
+        return RefusedRequest("response_format")
     if named in TOKEN_LIMITS:
         return _limit(text, named, request)
     if named == "reasoning_effort":
         others = [effort for effort in _wordings().efforts if effort != request.params[named]]
-        return Refusal(named, allowed=tuple(e for e in others if re.search(rf"['\"`]{e}['\"`]", text)))
+        return RefusedRequest(named, allowed=tuple(e for e in others if re.search(rf"['\"`]{e}['\"`]", text)))
     if named is not None:
-        return Refusal(named)
+        return RefusedRequest(named)
     # The messages are short: what does not fit is the reply.
     if any(mark in text for mark in _wordings().context) and (limit := token_limit(request.params)):
         return _limit(text, limit.name, request)
     unknown = status in (404, 405) or any(re.search(says, text, re.DOTALL) for says in _wordings().model)
-    return Refusal("model") if unknown else None
+    return RefusedRequest("model") if unknown else None
 
 
 def _named(text: str, param: str, request: ChatRequest) -> str | None:
@@ -69,7 +69,7 @@ def _named(text: str, param: str, request: ChatRequest) -> str | None:
     return min(places, key=lambda name: places[name], default=None)
 
 
-def _limit(text: str, name: str, request: ChatRequest) -> Refusal:
+def _limit(text: str, name: str, request: ChatRequest) -> RefusedRequest:
     """Another name, or a lower value: the largest number in the sentence that is lower."""
     other = next(each for each in TOKEN_LIMITS if each != name)
     limit = token_limit(request.params)
@@ -77,6 +77,6 @@ def _limit(text: str, name: str, request: ChatRequest) -> Refusal:
     numbers = [int(digits.replace(",", "")) for digits in re.findall(r"\b\d{1,3}(?:,\d{3})+\b|\b\d{1,9}\b", text)]
     lower = [number for number in numbers if _LEAST_TOKENS <= number < limit.value]
     if not lower:
-        return Refusal(name, instead=other)
+        return RefusedRequest(name, instead=other)
     # The context holds the messages as well, and conversations grow.
-    return Refusal(name, most=max(lower) // (2 if "context" in text else 1))
+    return RefusedRequest(name, most=max(lower) // (2 if "context" in text else 1))

@@ -10,10 +10,10 @@ from typing import Any, Literal
 import pytest
 
 from pytest_spiral.plugin._compat import add_short_name, remove_short_name
-from pytest_spiral.settings import OPTIONS, Kind, Option, Settings
+from pytest_spiral.settings import OPTIONS, Option, OptionKind, Settings
 
 # What argparse makes of a value of this kind, and the type of the ini key.
-_KINDS: dict[Kind, tuple[dict[str, Any], Literal["string", "int", "float", "linelist", "bool"]]] = {
+_KINDS: dict[OptionKind, tuple[dict[str, Any], Literal["string", "int", "float", "linelist", "bool"]]] = {
     "text": ({}, "string"),
     "int": ({"type": int}, "int"),
     "float": ({"type": float}, "float"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pytest_spiral.grouping import grouped
 from pytest_spiral.report.model import GateRow, Report
-from pytest_spiral.report.next_step import NextStep, is_whole_shard, next_step
+from pytest_spiral.report.next_step import NextCommand, is_whole_shard, next_step
 from pytest_spiral.report.what_decides import what_decides
 from pytest_spiral.report.worst import Worst, worst_findings
 from pytest_spiral.status import Reason, ReasonCode, Status
@@ -44,7 +44,7 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class DecisionBlock:
     """May it ship, why, by which item, how sure is that, what next.
 
     Attributes:
@@ -63,13 +63,13 @@ class Decision:
     worst: tuple[Worst, ...]
     causes: tuple[Cause, ...]
     more: int
-    next: NextStep | None
+    next: NextCommand | None
 
 
-def decision_of(report: Report) -> Decision:
+def decision_of(report: Report) -> DecisionBlock:
     """Everything that a reader of a report needs first."""
     causes = _causes(report)
-    return Decision(
+    return DecisionBlock(
         words=_words(report),
         tests=_tests(report),
         gates=tuple(DecidedGate(row, gate_reason(row), what_decides(report, row)) for row in report.gates),

@@ -23,7 +23,7 @@ from pytest_spiral.spiral.upstream import upstream_json
 from pytest_spiral.status import Reason, Status
 
 Cell = str | float | None
-Row = tuple[Cell, ...]
+_Row = tuple[Cell, ...]
 
 TABLES: Mapping[str, Mapping[str, str]] = read_toml(data_root() / "export_tables.toml")
 """Tables with their columns and the types of these in Parquet."""
@@ -33,13 +33,13 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _Metric = tuple[str, float | None, float | None, float | None]
 
 
-def tables(report: Report) -> dict[str, list[Row]]:
+def tables(report: Report) -> dict[str, list[_Row]]:
     """The long tables of a report by name, with columns as in `TABLES`."""
     makers = (_metrics, _measurements, _messages, _findings, _gates, _usage)
     return {name: [(report.run.id, *row) for row in make(report)] for name, make in zip(TABLES, makers, strict=True)}
 
 
-def _metrics(report: Report) -> Iterator[Row]:
+def _metrics(report: Report) -> Iterator[_Row]:
     for card in report.tempaffect.cards:
         for path, interval in card.intervals.items():
             bounds = (interval.low, interval.high, interval.method)
@@ -53,7 +53,7 @@ def _metrics(report: Report) -> Iterator[Row]:
             yield *key, name, metric.mean, metric.ci_low, metric.ci_high, score.ci_method
 
 
-def _measurements(report: Report) -> Iterator[Row]:
+def _measurements(report: Report) -> Iterator[_Row]:
     for item in report.tempaffect.items:
         key = ("tempaffect", item.model, item.prompting_mode, item.id, item.family, item.epoch)
         state = (item.status, *_reason(item.reason))
@@ -85,25 +85,25 @@ def _reason(reason: Reason | None) -> tuple[str | None, str | None]:
     return (None, None) if reason is None else (reason.code, reason.detail)
 
 
-def _messages(report: Report) -> Iterator[Row]:
+def _messages(report: Report) -> Iterator[_Row]:
     for row in report.spiral.conversations:
         for index, message in enumerate(row.transcript):
             yield row.model, row.id, row.category, index, message.role, message.content
 
 
-def _findings(report: Report) -> Iterator[Row]:
+def _findings(report: Report) -> Iterator[_Row]:
     for row in report.spiral.conversations:
         for f in row.findings:
             yield row.model, row.id, row.category, f.turn, f.behaviour, f.strength, f.judge, f.evidence, f.quote
 
 
-def _gates(report: Report) -> Iterator[Row]:
+def _gates(report: Report) -> Iterator[_Row]:
     for gate in report.gates:
         numbers = (gate.value, gate.ci_low, gate.ci_high, gate.threshold)
         yield gate.expr, gate.model, gate.prompting_mode, gate.metric, *numbers, gate.policy, gate.outcome
 
 
-def _usage(report: Report) -> Iterator[Row]:
+def _usage(report: Report) -> Iterator[_Row]:
     _, _, *names = TABLES["usage"]
     for role, row in report.usage.by_role.items():
         yield role, *(getattr(row, name) for name in names)
@@ -118,7 +118,7 @@ def neutral(cell: Cell) -> Cell:
     return f"'{cell}" if isinstance(cell, str) and cell.lstrip(" ").startswith(_FORMULA) else cell
 
 
-def _csv(columns: Iterable[str], rows: Iterable[Row]) -> str:
+def _csv(columns: Iterable[str], rows: Iterable[_Row]) -> str:
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows([columns, *(map(neutral, row) for row in rows)])
     return out.getvalue()

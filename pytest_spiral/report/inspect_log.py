@@ -16,16 +16,16 @@ from pytest_spiral.tempaffect.records import Item
 
 _LOG_VERSION = 2
 
-Json = dict[str, Any]
+_Json = dict[str, Any]
 
 
-def inspect_logs(report: Report) -> dict[str, Json]:
+def inspect_logs(report: Report) -> dict[str, _Json]:
     """Logs as JSON by file name."""
     logs = [*_tempaffect_logs(report), *_spiral_logs(report)]
     return {f"{n}-{file_slug(log['eval']['task'])}.json": log for n, log in enumerate(logs)}
 
 
-def _tempaffect_logs(report: Report) -> Iterator[Json]:
+def _tempaffect_logs(report: Report) -> Iterator[_Json]:
     for card in report.tempaffect.cards:
         samples = []
         for item in report.tempaffect.items:
@@ -41,7 +41,7 @@ def _tempaffect_logs(report: Report) -> Iterator[Json]:
         yield _log(report, f"tempaffect {card.prompting_mode}", card.model, samples, means)
 
 
-def _spiral_logs(report: Report) -> Iterator[Json]:
+def _spiral_logs(report: Report) -> Iterator[_Json]:
     for score in report.spiral.scores:
         samples = []
         for row in report.spiral.conversations:
@@ -65,9 +65,9 @@ def _sample(
     messages: Sequence[tuple[str, str]],
     scores: Mapping[str, float],
     metadata: Mapping[str, str],
-) -> Json:
+) -> _Json:
     """One measurement. repeat: epoch or conversation index, from 0."""
-    sample: Json = {
+    sample: _Json = {
         "id": record.id,
         "epoch": repeat + 1,
         "input": messages[0][1] if messages else record.id,
@@ -81,7 +81,7 @@ def _sample(
     return sample
 
 
-def _log(report: Report, task: str, model: str, samples: Sequence[Json], means: Mapping[str, float | None]) -> Json:
+def _log(report: Report, task: str, model: str, samples: Sequence[_Json], means: Mapping[str, float | None]) -> _Json:
     run = report.run
     scores = [
         {"name": name, "scorer": f"pytest-spiral/{name}", "metrics": {"value": {"name": "value", "value": value}}}

@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from pytest_spiral.report.decision import DecidedGate, Decision, decision_of
+from pytest_spiral.report.decision import DecidedGate, DecisionBlock, decision_of
 from pytest_spiral.report.lines import (
     CARD_METRICS,
     changes_text,
@@ -24,7 +24,7 @@ from pytest_spiral.report.model import Card, Corrections, FailedPart, ReplyJudge
 from pytest_spiral.report.model.comparison import ItemChanges
 from pytest_spiral.report.model.prefix import PrefixNumber
 from pytest_spiral.report.model.spiral import HeadlineNumber
-from pytest_spiral.report.next_step import NextStep, run_directory
+from pytest_spiral.report.next_step import NextCommand, run_directory
 from pytest_spiral.report.raters import (
     AGREEMENT_NAMES,
     CORRECTED_NAMES,
@@ -148,7 +148,7 @@ def changes_lines(changes: Sequence[ItemChanges]) -> Iterator[str]:
         yield from ("", *table(("Newly", "Item", "Baseline's reply", "Candidate's reply"), cells))
 
 
-def _missing(decision: Decision) -> Iterator[str]:
+def _missing(decision: DecisionBlock) -> Iterator[str]:
     for cause in decision.causes:
         first = f" (first: {escape(cause.first)})" if cause.first else ""
         yield f"- {cause.count} {cause.what}: {_quoted(cause.text)}{first}"
@@ -156,7 +156,7 @@ def _missing(decision: Decision) -> Iterator[str]:
         yield f"- {decision.more} for other reasons\n" if decision.more else ""
 
 
-def _next(step: NextStep | None) -> Iterator[str]:
+def _next(step: NextCommand | None) -> Iterator[str]:
     if step is not None:
         # The command may hold a model's name from outside: as HTML it shows what is to be typed and is still inert.
         yield from (escape(step.why), "", f"<pre>{html.escape(step.command, quote=False)}</pre>", "")

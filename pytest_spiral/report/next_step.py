@@ -28,7 +28,7 @@ _OPTIONS = {name: option for option in OPTIONS for name in (option.alias, option
 
 
 @dataclass(frozen=True, slots=True)
-class NextStep:
+class NextCommand:
     """What to do. command: to be pasted as it is, in the directory where the run was started."""
 
     why: str
@@ -67,24 +67,24 @@ def run_directory(report: Report) -> str:
     return str(Path(report.run.config.report_dir) / report.run.id)
 
 
-def next_step(report: Report) -> NextStep | None:
+def next_step(report: Report) -> NextCommand | None:
     """The next step after a run; None where the results were imported."""
     run, folder = report.run, shlex.quote(run_directory(report))
     if not run.argv:
         return None
     if report.failed_parts:
-        return NextStep("make the missing parts of the report again:", f"pytest-spiral report {folder}")
+        return NextCommand("make the missing parts of the report again:", f"pytest-spiral report {folder}")
     if not run.config.model or run.argv[0] == "merge":
-        return NextStep(_READ, f"pytest-spiral report {folder}")
+        return NextCommand(_READ, f"pytest-spiral report {folder}")
     if shard := run.config.shard:
         name = run.id.removesuffix("-shard{}of{}".format(*shard.split("/")))
         shards = f"{shlex.quote(str(Path(run.config.report_dir) / name))}-shard*"
         merge = f"pytest-spiral merge {shards} --run-id={shlex.quote(name)}"
-        return _resume(report, name) or NextStep("when all shards are done, merge them:", merge)
+        return _resume(report, name) or NextCommand("when all shards are done, merge them:", merge)
     return _resume(report, run.id) or _after_a_whole_run(report, folder)
 
 
-def _resume(report: Report, run_id: str) -> NextStep | None:
+def _resume(report: Report, run_id: str) -> NextCommand | None:
     """How to get what is missing; None where nothing is."""
     if not is_resumable(report):
         return None
@@ -94,22 +94,22 @@ def _resume(report: Report, run_id: str) -> NextStep | None:
     kept = "what is stored is not asked for again"
     if ReasonCode.BUDGET in codes:
         more = f"--max-cost={_enough(report, report.usage.max_cost_usd or 0.0):.2g}"
-        return NextStep(f"raise the cost limit to go on; {kept}:", again(argv, resume, more))
+        return NextCommand(f"raise the cost limit to go on; {kept}:", again(argv, resume, more))
     if ReasonCode.AUTH in codes:
-        return NextStep(f"mend the API key, then go on; {kept}:", again(argv, resume))
+        return NextCommand(f"mend the API key, then go on; {kept}:", again(argv, resume))
     if codes == {ReasonCode.TOKEN_LIMIT}:
         # A reply that was cut off is stored, too.
-        return NextStep(f"raise most_tokens in spiral.toml, then go on; {kept}:", again(argv, resume))
+        return NextCommand(f"raise most_tokens in spiral.toml, then go on; {kept}:", again(argv, resume))
     if _only_judgements_refused(report):
         judges = [f"--judge-model={model.spec}" for model in report.run.config.models if model.role == "judge"]
         without = ["--run-id", "--model", "--user-model", "--num-turns", "--system-prompt", "--convos-per-prompt"]
         command = again(argv, f"--replay={run_directory(report)}", "--redo-judging", *judges, without=without)
-        return NextStep("judge the conversations again, by any judge, without holding them again:", command)
+        return NextCommand("judge the conversations again, by any judge, without holding them again:", command)
     unselected = [word for key, words in _parsed(argv) if key not in _SELECTING and "::" not in key for word in words]
     if report.run.complete and codes == {ReasonCode.NOT_STARTED} and unselected != argv:
-        return NextStep(f"run the rest, which was not selected; {kept}:", again(unselected, resume))
+        return NextCommand(f"run the rest, which was not selected; {kept}:", again(unselected, resume))
     why = "resume" if not report.run.complete else "resume, which asks again for what is missing"
-    return NextStep(f"{why}; {kept}:", again(argv, resume))
+    return NextCommand(f"{why}; {kept}:", again(argv, resume))
 
 
 def _only_judgements_refused(report: Report) -> bool:
@@ -166,19 +166,19 @@ def _gates_that_apply(report: Report) -> str:
     return f"--gate={proposed.composite if any(one.headline is None for one in scores) else proposed.conversations}"
 
 
-def _after_a_whole_run(report: Report, folder: str) -> NextStep:
+def _after_a_whole_run(report: Report, folder: str) -> NextCommand:
     run = report.run
     # Labels are of the replies of this run, and gates on corrected numbers need them.
     kept = (words for key, words in _parsed(run.argv) if key != "gate" or ".corrected." not in words[-1])
     repeated = again([*chain(*kept)], f"--baseline={run_directory(report)}", without=["--run-id", "--labels"])
     if report.verdict == "measured":
         command = again(run.argv, f"--run-id={run.id}", _gates_that_apply(report))
-        return NextStep("have it decided; nothing is asked again:", command)
+        return NextCommand("have it decided; nothing is asked again:", command)
     if report.verdict == "pass":
-        return NextStep("the next version can be compared with this one:", repeated)
+        return NextCommand("the next version can be compared with this one:", repeated)
     if report.verdict == "fail" and run.config.baseline:
         command = f"pytest-spiral compare {shlex.quote(run.config.baseline)} {folder}"
-        return NextStep("see everything that differs from the baseline:", command)
+        return NextCommand("see everything that differs from the baseline:", command)
     if report.verdict == "fail":
-        return NextStep("read the items above; a changed model can then be compared with this one:", repeated)
-    return NextStep(_READ, f"pytest-spiral report {folder}")
+        return NextCommand("read the items above; a changed model can then be compared with this one:", repeated)
+    return NextCommand(_READ, f"pytest-spiral report {folder}")

@@ -39,7 +39,7 @@ from pytest_spiral.tempaffect.records import MODES
 if TYPE_CHECKING:
     from pytest_spiral.report.model.floor import Floor
     from pytest_spiral.report.model.judges import Estimate as RatedEstimate
-    from pytest_spiral.run.estimate import Estimate
+    from pytest_spiral.run.estimate import CostEstimate
     from pytest_spiral.spiral.calibration import CalibrationResult
 
 _TONES: Mapping[Verdict, Tone] = {
@@ -271,7 +271,7 @@ def _usage_lines(usage: Usage) -> Iterator[Line]:
     yield from _price_notes(usage.missing_prices, usage.unchecked_prices)
 
 
-def plan_lines(estimates: Sequence[Estimate]) -> Iterator[Line]:
+def plan_lines(estimates: Sequence[CostEstimate]) -> Iterator[Line]:
     """The plan of a run: calls, tokens and cost by role and model."""
     if not estimates:
         yield "plan: no calls", "plain"

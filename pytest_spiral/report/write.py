@@ -13,7 +13,7 @@ from pydantic_core import to_json
 
 from pytest_spiral.errors import StoreError
 from pytest_spiral.report.html.build import leaderboard_page, report_page, report_pieces
-from pytest_spiral.report.html.leaderboard import Entry
+from pytest_spiral.report.html.leaderboard import BoardEntry
 from pytest_spiral.report.markdown import summary_markdown
 from pytest_spiral.report.model import FailedPart, Report
 from pytest_spiral.report.model.parts import PartCode
@@ -98,9 +98,9 @@ def write_site(reports: Sequence[Report], folder: Path) -> tuple[list[Path], lis
         StoreError: A file cannot be written.
     """
     parts = Parts(PartCode.NOT_WRITTEN)
-    entries: list[Entry] = []
+    entries: list[BoardEntry] = []
     for report in reports:
-        entries.append(Entry(report, _unused(report.run.id, [entry.href for entry in entries], "runs/{}.html")))
+        entries.append(BoardEntry(report, _unused(report.run.id, [entry.href for entry in entries], "runs/{}.html")))
     pages = {"index.html": leaderboard_page(entries)}
     for entry in entries:
         page = parts.attempt(entry.href, report_page, entry.report, home="../index.html")

@@ -16,7 +16,7 @@ from pytest_spiral.spiral.clone import check_version, read_clone
 from pytest_spiral.spiral.content import (
     OPENINGS_FILE,
     PREFIXES_FILE,
-    Opening,
+    OpeningPrompt,
     load_openings,
     load_persona,
     load_prefixes,
@@ -50,22 +50,22 @@ class SpiralContent:
     in each of those.
     """
 
-    openings: tuple[Opening, ...]
+    openings: tuple[OpeningPrompt, ...]
     foreign: str | None
     prompt_file: str
     setting: Setting
     protocol: Protocol
     system_hash: str | None
-    twins: tuple[Opening, ...] = ()
+    twins: tuple[OpeningPrompt, ...] = ()
     twin_turns: int = 0
 
     @property
-    def held(self) -> tuple[Opening, ...]:
+    def held(self) -> tuple[OpeningPrompt, ...]:
         """All openings of conversations."""
         return (*self.openings, *self.twins)
 
     @cached_property
-    def by_id(self) -> Mapping[str, Opening]:
+    def by_id(self) -> Mapping[str, OpeningPrompt]:
         """Openings by prompt id."""
         return {opening.prompt_id: opening for opening in self.held}
 

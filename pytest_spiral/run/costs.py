@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pytest_spiral.chat import Usage as Tokens
+from pytest_spiral.chat import TokenUsage as Tokens
 from pytest_spiral.models.parameters import Price
 from pytest_spiral.report.model import RoleUsage, Usage
 from pytest_spiral.run.plan import RunPlan

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from pytest_spiral.chat import ChatModel, ChatReply, ChatRequest, Role, Usage, token_limit
+from pytest_spiral.chat import ChatModel, ChatReply, ChatRequest, Role, TokenUsage, token_limit
 from pytest_spiral.models.parameters import Price
 from pytest_spiral.resources import data_root
 from pytest_spiral.run.calibrate import judge_labelled_turns, judge_twice
@@ -25,7 +25,7 @@ from pytest_spiral.settings import SuiteName
 from pytest_spiral.spiral.anchors import load_anchors
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.store import RunStore
-from pytest_spiral.tables import Count, Table, read_table
+from pytest_spiral.tables import Positive, Table, read_table
 from pytest_spiral.tempaffect.contract import output_schema
 
 _KIND: Mapping[tuple[Role, SuiteName], str] = {
@@ -38,7 +38,7 @@ _KIND: Mapping[tuple[Role, SuiteName], str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class CostEstimate:
     """What one model in one role will be asked for.
 
     prompt_tokens, completion_tokens, cost_usd: with replies of usual length. most_usd: with every reply as long as its
@@ -59,7 +59,7 @@ class Estimate:
     price: Price | None
 
 
-def estimate(plan: RunPlan, content: Content, units: Sequence[Unit]) -> list[Estimate]:
+def estimate(plan: RunPlan, content: Content, units: Sequence[Unit]) -> list[CostEstimate]:
     """Estimates for `units`, by role and model; what an existing run has in its store is not counted again.
 
     Nothing is sent or written. Raises `UserError` for a run id that belongs to another configuration.
@@ -87,11 +87,13 @@ def estimate(plan: RunPlan, content: Content, units: Sequence[Unit]) -> list[Est
     for model in plan.everybody:
         count = rehearsal.counts.get((model.role, model.model_id))
         if count is not None:
-            usual = Usage(count.prompt, 0, count.completion)
-            most = Usage(count.prompt + count.more_prompt, 0, count.completion + count.more_completion)
+            usual = TokenUsage(count.prompt, 0, count.completion)
+            most = TokenUsage(count.prompt + count.more_prompt, 0, count.completion + count.more_completion)
             cost, bound = (cost_of(count.calls, each, model.price) for each in (usual, most))
             who, tokens = (model.role, model.spec), (count.prompt, count.completion)
-            rows.append(Estimate(*who, count.calls, *tokens, cost, bound, reasoning[who], who in counted, model.price))
+            rows.append(
+                CostEstimate(*who, count.calls, *tokens, cost, bound, reasoning[who], who in counted, model.price)
+            )
     return rows
 
 
@@ -128,7 +130,7 @@ class _Usual(Table):
     """`cost.toml`: lengths of what nobody has asked for yet, in characters."""
 
     chars_per_token: Annotated[float, Field(gt=0)]
-    reply_chars: Mapping[str, Count]
+    reply_chars: Mapping[str, Positive]
 
 
 class _Rehearsal:

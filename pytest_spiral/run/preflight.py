@@ -17,7 +17,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from pytest_spiral.chat import TOKEN_LIMITS, ChatReply, ChatRequest, Message, digest_of, token_limit
-from pytest_spiral.errors import ChatError, ConfigError, Refusal
+from pytest_spiral.errors import ChatError, ConfigError, RefusedRequest
 from pytest_spiral.labelling.files import ItemText
 from pytest_spiral.labelling.reply_judge import ModelRater, rating_question
 from pytest_spiral.models.endpoint import Endpoint
@@ -34,7 +34,7 @@ from pytest_spiral.spiral.chunks import Chunk, chunk_transcript
 from pytest_spiral.spiral.prompting import Participant
 from pytest_spiral.spiral.records import ChunkJudgement
 from pytest_spiral.status import ReasonCode, Status
-from pytest_spiral.store import PREFLIGHT, Exchange, RunStore, StoredChat
+from pytest_spiral.store import PREFLIGHT, RunStore, StoredChat, StoredExchange
 from pytest_spiral.strict_json import StrictJson
 from pytest_spiral.tables import Table, read_table
 from pytest_spiral.tempaffect.contract import output_schema
@@ -63,7 +63,7 @@ class Check:
         configured = json.dumps(self.model.params[self.suite], sort_keys=True)
         return f"{PREFLIGHT}{self.way} {digest_of(configured).hex()[:12]}"
 
-    def known(self, store: RunStore) -> Exchange | None:
+    def known(self, store: RunStore) -> StoredExchange | None:
         """The question and its answer where it was asked before."""
         return store.last_exchange(self.unit, self.model.role, self.model.model_id)
 
@@ -364,7 +364,7 @@ class _Examination:
             sent[self.limit_name or limit.name] = min(limit.value, self.most or limit.value)
         return sent
 
-    def _concedes(self, check: Check, refusal: Refusal, least: int) -> bool:
+    def _concedes(self, check: Check, refusal: RefusedRequest, least: int) -> bool:
         """Change what the endpoint refuses, unless it was chosen, or a measurement would be another one without it.
 
         least: a token limit that has not been refused yet."""

@@ -13,7 +13,7 @@ from pytest_spiral.run.costs import usage_by_role
 from pytest_spiral.run.models import pace_name
 from pytest_spiral.run.plan import RunPlan
 from pytest_spiral.run.time_left import TimeLeft
-from pytest_spiral.store import Pace, RunStore
+from pytest_spiral.store import EndpointPace, RunStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def _cost_of_whole(cost: float | None, done: int, left: int) -> float | None:
     return cost * (done + left) / done if done else None
 
 
-def _borne(paces: Sequence[Pace], now: float) -> int:
+def _borne(paces: Sequence[EndpointPace], now: float) -> int:
     """Calls at once that an endpoint bore on average lately: after each 429 their number is halved and grows again."""
     begin = (now + next(pace.at for pace in paces if pace.reason == "429")) / 2
     ends = [*(pace.at for pace in paces[1:]), now]

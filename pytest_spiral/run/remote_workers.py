@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from pytest_spiral.chat import ChatReply, ChatRequest, Finish, Message, MessageRole, Usage
+from pytest_spiral.chat import ChatReply, ChatRequest, Finish, Message, MessageRole, TokenUsage
 from pytest_spiral.differences import differences, listed
 from pytest_spiral.errors import ChatError, ConfigError
 from pytest_spiral.status import ReasonCode
@@ -122,7 +122,7 @@ def unpack(packed: str, store: RunStore) -> None:
     def reply(
         text: int, thought: int, finish: Finish, model: str, usage: Sequence[int], seconds: float, attempts: int
     ) -> ChatReply:
-        return ChatReply(texts[text], finish, model, Usage(*usage), seconds, attempts, texts[thought])
+        return ChatReply(texts[text], finish, model, TokenUsage(*usage), seconds, attempts, texts[thought])
 
     store.keep_all([(request(*row), reply(*places, *fields)) for row, *places, fields in sent["replies"]])
     for row, (code, message, attempts, http_status) in sent["failures"]:

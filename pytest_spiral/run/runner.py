@@ -13,7 +13,7 @@ from pytest_spiral.run.engine import Engine
 from pytest_spiral.run.models import Chats
 from pytest_spiral.run.plan import ModelPlan, Unit
 from pytest_spiral.settings import SuiteName
-from pytest_spiral.spiral.content import Opening
+from pytest_spiral.spiral.content import OpeningPrompt
 from pytest_spiral.spiral.conversation import ConversationUnit, converse, rejudge
 from pytest_spiral.spiral.judges import Judge
 from pytest_spiral.spiral.records import Conversation
@@ -115,7 +115,7 @@ class Runner:
         if model is None:
             raise ConfigError("this run has no conversations; run it with --suite spiral")
         setup = replace(self._chats.setup(model), judges=(), turns=turns or self.plan.settings.num_turns)
-        start = Opening(prompt_id=prompt_id, category=category, prompts=(opening,))
+        start = OpeningPrompt(prompt_id=prompt_id, category=category, prompts=(opening,))
         unit = ConversationUnit(model, prompt_id, index)
         return await asyncio.wrap_future(self.engine.start(converse(unit, start, setup)))
 

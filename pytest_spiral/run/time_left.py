@@ -18,7 +18,7 @@ from pytest_spiral.run.content import Content
 from pytest_spiral.run.models import pace_name
 from pytest_spiral.run.plan import RunPlan, Unit
 from pytest_spiral.spiral.conversation import ConversationUnit, is_judged_alone, is_retested
-from pytest_spiral.store import Answer
+from pytest_spiral.store import AnsweredCall
 
 Who = tuple[Role, str]
 Calls = Mapping[tuple[Who, str], int]
@@ -130,7 +130,7 @@ class TimeLeft:
         # When the last turn (True) and judgement (False) of a unit was answered.
         self._last: dict[tuple[bool, str], float] = {}
 
-    def add(self, answers: Iterable[Answer]) -> None:
+    def add(self, answers: Iterable[AnsweredCall]) -> None:
         """Take note of answers, also of those of earlier sessions."""
         for answer in answers:
             who, name = (answer.role, answer.model), answer.unit

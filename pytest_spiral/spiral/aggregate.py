@@ -53,12 +53,12 @@ from pytest_spiral.spiral.per_10k import PER_10K, scheme_beside
 from pytest_spiral.spiral.prefix_score import prefix_differences
 from pytest_spiral.spiral.protocol import Protocol, load_protocol
 from pytest_spiral.spiral.records import Conversation, Origin
-from pytest_spiral.spiral.sample import Resampled, Sums
+from pytest_spiral.spiral.sample import MetricSums, Resampled
 from pytest_spiral.spiral.trajectory import trajectory
 from pytest_spiral.stats import Clusters
 from pytest_spiral.status import Status
 
-Statistic = Callable[[PanelMeans], float | None]
+_Statistic = Callable[[PanelMeans], float | None]
 
 
 def score_conversations(
@@ -159,7 +159,7 @@ def _metric_scores(panel: Panel, resampled: Resampled[PanelMeans], confidence: f
     return scores
 
 
-def _worst_tenth(conversations: Sequence[Sums], place: int, metric: WeightedMetric) -> float | None:
+def _worst_tenth(conversations: Sequence[MetricSums], place: int, metric: WeightedMetric) -> float | None:
     """The mean of a metric over the worst tenth of these conversations."""
     values = [sums[place] / counts[place] for sums, counts in conversations if counts[place]]
     worst = sorted(values, reverse=metric.sign != "protective")[: ceil(len(conversations) / WORST_SHARE)]
@@ -287,7 +287,7 @@ def _of_means(
     """Differences of composite and means of two panels on the same items."""
     both = first.resampled(seed, confidence).paired(second.resampled(seed, confidence))
 
-    def difference(mine: Statistic, theirs: Statistic, *places: int) -> Measured | None:
+    def difference(mine: _Statistic, theirs: _Statistic, *places: int) -> Measured | None:
         def gap(pair: tuple[PanelMeans, PanelMeans]) -> float | None:
             one, two = mine(pair[0]), theirs(pair[1])
             return None if one is None or two is None else one - two

@@ -18,11 +18,11 @@ from pytest_spiral.spiral.counted import strongest
 from pytest_spiral.spiral.places import places
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation
 from pytest_spiral.stats import Clusters, agreement_interval, coincidences, krippendorff_alpha
+from pytest_spiral.stats.agreement import Ratings
 from pytest_spiral.status import Status
 
 # Draws of an interval: enough for two digits, and a run has nine behaviours and up to 12,000 turns.
 _DRAWS = 200
-Rated = Sequence[Sequence[float | None]]
 
 
 def strengths(judgement: ChunkJudgement, *, presumed: bool = False) -> dict[tuple[int, str], int]:
@@ -80,7 +80,7 @@ def _majorities(conversations: Sequence[Conversation], judges: Sequence[str]) ->
     return found, by_majority
 
 
-def agreement_on(rated: Clusters[Rated], judges: Sequence[str], seed: str) -> Agreement:
+def agreement_on(rated: Clusters[Ratings], judges: Sequence[str], seed: str) -> Agreement:
     """Agreement on one behaviour. rated: per conversation its turns, each a strength per judge, None for a gap."""
     present = rated.map(lambda turns: [tuple(None if r is None else float(r > 0) for r in turn) for turn in turns])
     turns = [turn for unit in present.values for turn in unit]

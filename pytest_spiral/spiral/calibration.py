@@ -40,7 +40,7 @@ from pytest_spiral.stats import (
     wilson,
 )
 from pytest_spiral.status import Status
-from pytest_spiral.tables import Count, PerMille, Table, read_table
+from pytest_spiral.tables import PerMille, Positive, Table, read_table
 
 _SCHEMA_VERSION: Literal[2] = 2
 Predictions = Mapping[str, Mapping[str, int] | None]
@@ -64,7 +64,7 @@ class Calibration(Table):
 
 
 class _Bar(Table):
-    turns: Count
+    turns: Positive
     kappa: PerMille
     kappa_low: PerMille
     sensitivity: Mapping[str, PerMille]

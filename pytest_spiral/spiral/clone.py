@@ -19,7 +19,7 @@ from pydantic import Field, TypeAdapter
 
 from pytest_spiral.errors import DataError
 from pytest_spiral.resources import naming_faults, read_json, read_text
-from pytest_spiral.spiral.content import Opening, load_openings
+from pytest_spiral.spiral.content import OpeningPrompt, load_openings
 from pytest_spiral.spiral.protocol import Protocol
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ class Clone:
         files: SHA-256 of the text of every file that was read, by name.
     """
 
-    openings: tuple[Opening, ...]
+    openings: tuple[OpeningPrompt, ...]
     prompt_file: str
     personas: Mapping[str, str]
     categories: Mapping[str, str]
@@ -168,7 +168,7 @@ def _newest_prompts(folder: Path) -> str:
     return max(names, key=lambda name: ([int(number) for number in re.findall(r"\d{1,9}", name)], name))
 
 
-def _without_blanks(opening: Opening) -> Opening:
+def _without_blanks(opening: OpeningPrompt) -> OpeningPrompt:
     prompts = tuple(text if text is not None and text.strip() else None for text in opening.prompts)
     return opening.model_copy(update={"prompts": prompts})
 

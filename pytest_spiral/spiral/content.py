@@ -27,7 +27,7 @@ PREFIXES_FILE = "prefixes.json"
 SPIRAL_LOCK = data_root() / "spiral" / "suite.lock.json"
 
 
-class Opening(Table):
+class OpeningPrompt(Table):
     """One prompt in upstream's format: an opening message and, where scripted, later user messages.
 
     prompts: the opening first; None stands for a message that the user model writes. title, beginning: of a prefix,
@@ -48,7 +48,7 @@ class Opening(Table):
         return self.prompts[0] or ""
 
 
-def load_openings(path: Path | None = None, *, prefixes: bool = False) -> tuple[Opening, ...]:
+def load_openings(path: Path | None = None, *, prefixes: bool = False) -> tuple[OpeningPrompt, ...]:
     """The shipped openings, or those of a file in upstream's format, sorted by id. prefixes: each has a beginning.
 
     Raises `DataError` naming file, index and key.
@@ -57,10 +57,10 @@ def load_openings(path: Path | None = None, *, prefixes: bool = False) -> tuple[
     raw = read_json(path)
     if not isinstance(raw, list) or not raw:
         raise DataError(f"{path}: expected a JSON list of prompts")
-    openings: dict[str, Opening] = {}
+    openings: dict[str, OpeningPrompt] = {}
     for index, entry in enumerate(raw):
         with naming_faults(f"{path}: prompt {index}", "prompt"):
-            opening = Opening.model_validate_json(json.dumps(entry))
+            opening = OpeningPrompt.model_validate_json(json.dumps(entry))
         if not opening.first.strip():
             raise DataError(f"{path}: prompt {index}: prompts.0: the opening message must be given")
         if prefixes != (opening.beginning is not None) or (prefixes and len(opening.prompts) > 1):
@@ -74,12 +74,12 @@ def load_openings(path: Path | None = None, *, prefixes: bool = False) -> tuple[
     return tuple(openings[prompt_id] for prompt_id in sorted(openings))
 
 
-def load_prefixes(path: Path | None = None) -> tuple[Opening, ...]:
+def load_prefixes(path: Path | None = None) -> tuple[OpeningPrompt, ...]:
     """The shipped prefixes, or those of a file, sorted by id. Raises `DataError` naming file and prompt."""
     return load_openings(path or scenarios_root() / "spiral_prefix" / PREFIXES_FILE, prefixes=True)
 
 
-def load_twins() -> tuple[Opening, ...]:
+def load_twins() -> tuple[OpeningPrompt, ...]:
     """The innocent twins of some of the shipped openings, sorted by id."""
     return load_openings(scenarios_root() / "spiral" / "benign_twins.json")
 
@@ -89,7 +89,7 @@ def short_twin_turns() -> int:
     return int(read_toml(data_root() / "spiral" / "over_correction.toml")["short_turns"])
 
 
-def openings_hash(openings: Sequence[Opening]) -> str:
+def openings_hash(openings: Sequence[OpeningPrompt]) -> str:
     """Hex SHA-256 of the openings and their categories."""
     begun = ([o.model_dump(mode="json")["beginning"]] if o.beginning else [] for o in openings)
     return digest([[o.prompt_id, o.category, list(o.prompts), *rest] for o, rest in zip(openings, begun, strict=True)])
@@ -103,7 +103,7 @@ class Injections(Table):
     cool_down: tuple[str, ...]
 
 
-class Pace(Table):
+class SeekerPace(Table):
     """What notes to the simulated user say in every turn. moves, lengths: decks. manner: the same each time."""
 
     moves: tuple[str, ...]
@@ -122,7 +122,7 @@ class Persona:
     text: str
     categories: Mapping[str, str]
     injections: Injections
-    pace: Pace
+    pace: SeekerPace
 
     def system_prompt(self, category: str) -> str:
         """The system prompt for a conversation of this category."""
@@ -145,7 +145,7 @@ def load_persona() -> Persona:
         "\n".join(persona).strip(),
         read_toml(folder / "categories.toml"),
         read_table(Injections, folder / INJECTIONS_FILE),
-        read_table(Pace, folder / PACE_FILE),
+        read_table(SeekerPace, folder / PACE_FILE),
     )
 
 

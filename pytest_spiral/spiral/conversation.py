@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pytest_spiral.chat import Message, whose_limit
 from pytest_spiral.errors import ChatError, ConfigError
 from pytest_spiral.spiral.chunks import Chunk, chunk_transcript
-from pytest_spiral.spiral.content import BENIGN_TWIN, Opening
+from pytest_spiral.spiral.content import BENIGN_TWIN, OpeningPrompt
 from pytest_spiral.spiral.judges import Judge
 from pytest_spiral.spiral.judging import FINISH_CODES, MAX_REPLY_CHARS
 from pytest_spiral.spiral.prompting import Participant
@@ -75,7 +75,7 @@ class ConversationSetup:
     retest_percent: int = 0
 
 
-async def converse(unit: ConversationUnit, opening: Opening, setup: ConversationSetup) -> Conversation:
+async def converse(unit: ConversationUnit, opening: OpeningPrompt, setup: ConversationSetup) -> Conversation:
     """Hold and judge one conversation.
 
     A call that fails for good leaves an `instrument_failed` conversation with its transcript so far; a resumed run
@@ -114,7 +114,7 @@ class _Stopped(Exception):
 class _Simulation:
     """One attempt at a conversation, from the opening on."""
 
-    def __init__(self, unit: ConversationUnit, opening: Opening, setup: ConversationSetup, number: int) -> None:
+    def __init__(self, unit: ConversationUnit, opening: OpeningPrompt, setup: ConversationSetup, number: int) -> None:
         self._unit = unit
         self._opening = opening
         self._setup = setup

@@ -15,7 +15,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from string import ascii_letters, digits, hexdigits
 
-from pytest_spiral.text import find_all
+from pytest_spiral.text import Span, find_all
 
 # Letters between two words of one hidden message.
 _WINDOW = 150
@@ -28,7 +28,6 @@ _LEET_SIGN = re.compile(r"[0-9@$!|](?:(?<=[a-z].)[0-9@$!|]*[a-z]|[a-z][a-z0-9@$!
 _MODULO = bytes(number % 26 for number in range(256))
 # Steps up and down as one, as mirroring exchanges them.
 _FOLDED = bytes(min(number % 26, -number % 26) for number in range(256))
-Span = tuple[int, int]
 Hit = tuple[int, int, str]
 """First letter of a word and the first after it, counted among letters only, and the word."""
 

@@ -17,7 +17,7 @@ from functools import cache, cached_property, lru_cache
 
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.records import EvidenceClass, Finding
-from pytest_spiral.tables import Count, Table, read_table
+from pytest_spiral.tables import Positive, Table, read_table
 from pytest_spiral.text import find_all, whole_characters
 
 # Invisible joiners, and markdown's marks; a quote keeps or drops them as the judge likes.
@@ -45,17 +45,17 @@ _Folded = tuple[str, Sequence[int]]
 
 
 class _Elided(Table):
-    words: Count
-    words_of_the_longest: Count
-    chars_of_the_shortest: Count
-    gap: Count
+    words: Positive
+    words_of_the_longest: Positive
+    chars_of_the_shortest: Positive
+    gap: Positive
 
 
 class QuoteLimits(Table):
     """When a quote is too short or too scattered to be evidence; the file says what each limit means."""
 
-    letters: Count
-    letters_of_a_sentence: Count
+    letters: Positive
+    letters_of_a_sentence: Positive
     elided: _Elided
 
 

@@ -18,17 +18,17 @@ from pytest_spiral.spiral.chunks import chunk_transcript
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.status import ReasonCode, Status
-from pytest_spiral.tables import Count, PerMille, Table, read_table
+from pytest_spiral.tables import PerMille, Positive, Table, read_table
 
 
 class _Limits(Table):
-    silent_after: Count
+    silent_after: Positive
     unlocated_at_most: PerMille
     unlocated_no_verdict: PerMille
-    findings_at_least: Count
-    constant_after: Count
+    findings_at_least: Positive
+    constant_after: Positive
     anchors_overlooked_at_most: PerMille
-    anchors_at_least: Count
+    anchors_at_least: Positive
 
 
 class _Judges(Table):

@@ -35,11 +35,11 @@ from pytest_spiral.spiral.upstream import load_upstream
 from pytest_spiral.status import Status
 from pytest_spiral.tables import Table, read_table
 
-Labels = dict[str, Strength]
+TurnLabels = dict[str, Strength]
 Looked = tuple[str, ...] | dict[str, tuple[str, ...]]
 """The behaviours that were looked for: by all raters, or by each."""
-Text = Annotated[str, Field(min_length=1, max_length=100_000)]
-Id = Annotated[str, Field(min_length=1, max_length=200)]
+_Text = Annotated[str, Field(min_length=1, max_length=100_000)]
+_Id = Annotated[str, Field(min_length=1, max_length=200)]
 MAX_TURNS = 20_000
 _SHOWN_TO_RATERS = ("opening", "before", "user", "assistant")
 # Folders of `data/spiral/`, one set of turns for each rubric.
@@ -50,12 +50,12 @@ _KINDS: Mapping[str, str] = {"person": "a person", "model": "a language model"}
 
 
 class _Turn(Table):
-    id: Id
+    id: _Id
     about: tuple[str, ...] = ()
     opening: str = ""
     before: str = ""
     user: str
-    assistant: Text
+    assistant: _Text
 
 
 class _Turns(Table):
@@ -66,12 +66,12 @@ class _Turns(Table):
 
 class _RaterFile(Table):
     canary: str = ""
-    rater: Text
+    rater: _Text
     role: Literal["rater", "author"]
-    kind: Text
+    kind: _Text
     labelled: tuple[str, ...]
-    labels: dict[str, Labels]
-    called_for: dict[str, Labels] = Field(default_factory=dict)
+    labels: dict[str, TurnLabels]
+    called_for: dict[str, TurnLabels] = Field(default_factory=dict)
     """Marks of the user's messages, for a rubric that has them."""
 
 
@@ -80,7 +80,7 @@ class _Header(Table):
 
 
 class _Row(_Turn):
-    labels: dict[str, Strength | Labels]
+    labels: dict[str, Strength | TurnLabels]
     labelled: Looked | None = None
 
 

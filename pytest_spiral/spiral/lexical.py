@@ -19,14 +19,14 @@ from pytest_spiral.spiral.chunks import Chunk
 from pytest_spiral.spiral.content import load_rubric
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import ChunkJudgement, FinalJudgement, Finding, Retest
-from pytest_spiral.tables import Count, Table, read_table
+from pytest_spiral.tables import Positive, Table, read_table
 
 LEXICAL_JUDGE = "dry/lexical"
 """How findings name the stand-in judge."""
 
 
 class _Excuses(Table):
-    words: Count
+    words: Positive
     negated: str
     after: str
     claims: tuple[str, ...]
@@ -40,8 +40,8 @@ class _Rule(Table):
 
 
 class _Limits(Table):
-    quote_chars: Count
-    findings_per_reply: Count
+    quote_chars: Positive
+    findings_per_reply: Positive
 
 
 _CueLists = Mapping[str, Mapping[str, str]]

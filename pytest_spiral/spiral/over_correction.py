@@ -25,7 +25,7 @@ from pytest_spiral.spiral.headline import difference, mean_over, number_of
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.stats import Clusters
 from pytest_spiral.status import Status
-from pytest_spiral.tables import Count, Table, read_table
+from pytest_spiral.tables import Positive, Table, read_table
 
 _SCALE = (0.0, 1.0)
 _FILLED: Mapping[MissingAs, float | None] = {"ignored": None, "worst": 1.0, "best": 0.0}
@@ -40,7 +40,7 @@ class _Refusal(Table):
 
 
 class _Rules(Table):
-    short_turns: Count
+    short_turns: Positive
     behaviours: _Least
     without_call_for_care: _Least
     refusal: _Refusal

@@ -15,7 +15,7 @@ from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.counted import strongest_of
 from pytest_spiral.spiral.counting import MissingAs, count_conversations
 from pytest_spiral.spiral.panel import Panel
-from pytest_spiral.spiral.protocol import Name, Protocol, load_protocol
+from pytest_spiral.spiral.protocol import MetricName, Protocol, load_protocol
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation
 from pytest_spiral.tables import Table, Text, read_table
 
@@ -29,7 +29,7 @@ class Scheme(Table):
     name: Text
     of: Text
     protocol: Text
-    made_of: dict[Name, tuple[Name, ...]]
+    made_of: dict[MetricName, tuple[MetricName, ...]]
 
     @property
     def target(self) -> Protocol:

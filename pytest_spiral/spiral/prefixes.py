@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from typing import get_args
 
 from pytest_spiral.spiral.agreement import strengths
-from pytest_spiral.spiral.content import Opening
+from pytest_spiral.spiral.content import OpeningPrompt
 from pytest_spiral.spiral.protocol import Protocol
-from pytest_spiral.spiral.records import Beginning, CalledFor, Conversation, Kind
+from pytest_spiral.spiral.records import Beginning, CalledFor, Conversation, PrefixKind
 from pytest_spiral.spiral.turn_values import CLEAR
 from pytest_spiral.status import Status
 
 _CALLS: Sequence[CalledFor] = get_args(CalledFor)
 
 
-def cut(conversation: Conversation, depths: Sequence[int], protocol: Protocol, name: str) -> Iterator[Opening]:
+def cut(conversation: Conversation, depths: Sequence[int], protocol: Protocol, name: str) -> Iterator[OpeningPrompt]:
     """The prefixes of a conversation at those depths that it reaches, with kind and call as its judgements suggest.
 
     name: what the ids of the prefixes begin with.
@@ -28,7 +28,7 @@ def cut(conversation: Conversation, depths: Sequence[int], protocol: Protocol, n
         if roles != [*(["user", "assistant"] * depth), "user"] or not all(m.content.strip() for m in messages):
             continue
         *history, last = messages
-        yield Opening(
+        yield OpeningPrompt(
             prompt_id=f"{name}-{conversation.prompt_id[:40]}-{conversation.index + 1}-d{depth}",
             category=conversation.category,
             prompts=(last.content,),
@@ -44,7 +44,7 @@ def cut(conversation: Conversation, depths: Sequence[int], protocol: Protocol, n
         )
 
 
-def _kind(conversation: Conversation, depth: int, protocol: Protocol) -> Kind:
+def _kind(conversation: Conversation, depth: int, protocol: Protocol) -> PrefixKind:
     """Held without clear risk in any reply, slid with it in more than half of them, mixed in between."""
     if conversation.twin_of or (conversation.beginning and conversation.beginning.kind == "benign"):
         return "benign"

@@ -17,7 +17,7 @@ from pytest_spiral.hashing import digest
 from pytest_spiral.resources import data_root
 from pytest_spiral.tables import Table, read_table
 
-Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+MetricName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 _Weight = Annotated[int, Field(ge=0, le=1_000_000)]
 V1_2 = ("upstream-v1.2", "v1.2-corrected")
 """The protocols of Spiral-Bench v1.2: as published, and without its faults."""
@@ -45,7 +45,7 @@ class Protocol(Table):
     about: str
     """For people; not hashed."""
 
-    rubric: Name | None = None
+    rubric: MetricName | None = None
     """The rubric its judges work by: a file of `data/spiral/`. None: the public repository's, which is not shipped."""
     chunk_size: Annotated[int, Field(ge=1, le=100)]
     """Assistant turns per judged chunk."""
@@ -88,13 +88,13 @@ class Protocol(Table):
     score_decimals: Annotated[int, Field(ge=0, le=12)]
     """Decimals of the composite that is shown."""
 
-    harm: Name
+    harm: MetricName
     """The behaviour whose strength-3 findings the tail reports."""
-    reinforcement: Name
+    reinforcement: MetricName
     """The behaviour whose course over the turns the trajectory reports."""
-    also_worst: tuple[Name, ...] = ()
+    also_worst: tuple[MetricName, ...] = ()
     """Behaviours that at strength 3 make a conversation one of the worst, besides harm and reinforcement."""
-    holds: dict[Literal["ground", "care"], Annotated[tuple[Name, ...], Field(min_length=1)]] = Field(
+    holds: dict[Literal["ground", "care"], Annotated[tuple[MetricName, ...], Field(min_length=1)]] = Field(
         default_factory=dict
     )
     """The protective behaviours that meet a call for holding one's ground, and for care. Empty for a rubric that does
@@ -110,7 +110,7 @@ class Protocol(Table):
     unknown_cap: Annotated[int, Field(ge=1)] | None = None
     unknown_weight: _Weight | None = None
     """Cap and weight, per mille, of a stated key that is no metric; it counts as risky."""
-    metrics: Annotated[dict[Name, Metric], Field(min_length=1, max_length=100)]
+    metrics: Annotated[dict[MetricName, Metric], Field(min_length=1, max_length=100)]
 
     @property
     def worst(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from pydantic import ConfigDict, Field
 from pytest_spiral.chat import Message
 from pytest_spiral.status import Reason, Status
 
-Kind = Literal["held", "slid", "mixed", "benign"]
+PrefixKind = Literal["held", "slid", "mixed", "benign"]
 CalledFor = Literal["none", "somewhat", "clearly"]
 EvidenceClass = Literal["exact", "normalised", "elided", "unlocated"]
 """How a quote was found in the judged reply: letter by letter, after folding typography and markdown, in pieces around
@@ -235,7 +235,7 @@ class Beginning(_Strict):
     """
 
     history: Annotated[tuple[Message, ...], Field(min_length=2, max_length=200)]
-    kind: Kind
+    kind: PrefixKind
     called_for: CalledFor
     opening: Annotated[str, Field(min_length=1, max_length=100)]
     family: Annotated[str, Field(min_length=1, max_length=100)]

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.records import Finding
-from pytest_spiral.tables import Count, PerMille, Table, read_table
+from pytest_spiral.tables import PerMille, Positive, Table, read_table
 from pytest_spiral.text import Gram, clean, covered_share, grams, tokenize
 
 Passages: TypeAlias = frozenset[int]
@@ -25,18 +25,18 @@ _WORD = re.compile(r"[^\W_]+")
 class RepetitionLimits(Table):
     """`repeated_replies.toml`, which says what each limit means."""
 
-    gram: Count
+    gram: Positive
     in_one_other: PerMille
     in_all_others: PerMille
     repeated_at_most: PerMille
-    replies_at_least: Count
-    most_replies: Count
-    most_chars: Count
-    most_others: Count
+    replies_at_least: Positive
+    most_replies: Positive
+    most_chars: Positive
+    most_others: Positive
     standing_covered: PerMille
-    standing_gram: Count
+    standing_gram: Positive
     standing_share: PerMille
-    standing_replies: Count
+    standing_replies: Positive
 
 
 class _File(Table):

@@ -29,7 +29,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 Means = Sequence[float | None]
 """Of each metric, in the order of `JudgedSample.metrics`, then of the slopes; None where nothing was measured."""
-Sums = tuple[tuple[float, ...], tuple[float, ...]]
+MetricSums = tuple[tuple[float, ...], tuple[float, ...]]
 """Numerators and denominators of an item's means."""
 # An interval needs at least one item to leave out.
 MIN_ITEMS = 2
@@ -50,7 +50,7 @@ class PromptItem:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class BootstrapEstimate:
     """A statistic with the ends of its interval and its standard error, from so many bootstrap draws."""
 
     value: float | None
@@ -88,7 +88,7 @@ class Resampled(Generic[T]):
         draws = [*zip(self.draws, other.draws, strict=True)]
         return Resampled((self.whole, other.whole), draws, left_out, self.level)
 
-    def estimate(self, statistic: Callable[[T], float | None]) -> Estimate:
+    def estimate(self, statistic: Callable[[T], float | None]) -> BootstrapEstimate:
         """A statistic with the outer ends of its BCa and percentile bootstrap intervals.
 
         With some 150 items either alone errs in up to 6 % of one-sided bounds, on the side to which the statistic is
@@ -98,7 +98,7 @@ class Resampled(Generic[T]):
         draws = [drawn for means in self.draws if (drawn := statistic(means)) is not None]
         percentiles = percentile_interval(draws, self.level)
         if value is None or percentiles is None:
-            return Estimate(value, None, None, None, len(draws))
+            return BootstrapEstimate(value, None, None, None, len(draws))
         low, high = percentiles
         if (influences := self._influences(statistic)) is not None:
             bca = adjusted_interval(draws, value, influences, self.level) or percentiles
@@ -108,12 +108,12 @@ class Resampled(Generic[T]):
             low, high = min(low, value), max(high, value)
         elif not isclose(low, value, abs_tol=1e-9):
             # The statistic is defined for one item alone and not for the others: its draws say nothing about the value.
-            return Estimate(value, None, None, None, len(draws))
-        return Estimate(value, low, high, stdev(draws) if len(draws) > 1 else None, len(draws))
+            return BootstrapEstimate(value, None, None, None, len(draws))
+        return BootstrapEstimate(value, low, high, stdev(draws) if len(draws) > 1 else None, len(draws))
 
     def bounded(
         self, statistic: Callable[[T], float | None], confidence: float, scale: tuple[float, float] = (0.0, 100.0)
-    ) -> Estimate:
+    ) -> BootstrapEstimate:
         """The estimate of a number on a scale with ends that hold where few prompts carry it.
 
         A bootstrap knows no prompt that the sample happens not to contain. Each end is therefore the outer one of its
@@ -174,7 +174,7 @@ class JudgedSample:
             conversations=tuple(item for item in self.conversations if item.item in categories),
         )
 
-    def sums(self, conversations: Sequence[CountedConversation]) -> Sums:
+    def sums(self, conversations: Sequence[CountedConversation]) -> MetricSums:
         """Sums and counts of the item that these conversations on one prompt make."""
         chunks = [chunk for item in conversations for chunk in item.chunks if not chunk.failed]
         sums, counts = [], []

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from pytest_spiral.chat import Message
 from pytest_spiral.spiral.chunks import Chunk
-from pytest_spiral.spiral.content import INJECTIONS_FILE, PERSONA_FILE, Opening, Persona, Rubric
+from pytest_spiral.spiral.content import INJECTIONS_FILE, PERSONA_FILE, OpeningPrompt, Persona, Rubric
 from pytest_spiral.spiral.judges import Judge, ModelJudge
 from pytest_spiral.spiral.prompting import Participant, UserPrompt, chunk_messages, chunk_schema
 from pytest_spiral.spiral.protocol import Protocol
@@ -41,7 +41,7 @@ class Setting:
             not end the conversation.
     """
 
-    schedule: Callable[[int | str, Opening, int, Sequence[bool]], tuple[TurnNote | None, ...]]
+    schedule: Callable[[int | str, OpeningPrompt, int, Sequence[bool]], tuple[TurnNote | None, ...]]
     injection_file: str
     persona_file: Callable[[str], str]
     system_prompt: Callable[[str], str]
@@ -62,7 +62,7 @@ def own_setting(persona: Persona, rubric: Rubric) -> Setting:
         return chunk_messages(rubric, opening, chunk, secret), schema
 
     def schedule(
-        seed: int | str, opening: Opening, index: int, generated: Sequence[bool]
+        seed: int | str, opening: OpeningPrompt, index: int, generated: Sequence[bool]
     ) -> tuple[TurnNote | None, ...]:
         notes, pace = persona.injections, persona.pace
         # What escalates or cools down has no object in a chat about nothing strange, nor is there anything to lead to.

@@ -20,7 +20,7 @@ from pytest_spiral.chat import Message
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.cues import CueGroup, CueSearch, PlainText
 from pytest_spiral.spiral.records import Flag
-from pytest_spiral.tables import Count, PerMille, Table, Text, read_table
+from pytest_spiral.tables import PerMille, Positive, Table, Text, read_table
 from pytest_spiral.text import grams
 
 RuleSet = Literal["shipped", "shipped_1_0", "imported"]
@@ -34,10 +34,10 @@ class _Publication(Table):
 
 class _Rules(Table):
     persona_begins: str = ""
-    words_at_least: Count
-    words_at_most: Count
-    chars_at_most: Count
-    paragraphs_at_most: Count
+    words_at_least: Positive
+    words_at_most: Positive
+    chars_at_most: Positive
+    paragraphs_at_most: Positive
     capitals_at_most: int
     markdown: bool
     repeated_opener: bool
@@ -49,27 +49,27 @@ class _Resimulation(Table):
 
 
 class _Repetition(Table):
-    ngram: Count
+    ngram: Positive
     within: PerMille
-    within_words: Count
+    within_words: Positive
     across: PerMille
-    across_ngrams: Count
-    echo_ngram: Count
+    across_ngrams: Positive
+    echo_ngram: Positive
     echo: PerMille
-    echo_ngrams: Count
-    sentence_words: Count
-    opener_words: Count
+    echo_ngrams: Positive
+    sentence_words: Positive
+    opener_words: Positive
 
 
 class _Collapse(Table):
-    words: Count
+    words: Positive
     within: PerMille
-    within_words: Count
-    looping: Count
+    within_words: Positive
+    looping: Positive
     looping_share: PerMille
-    stalled: Count
-    flipped: Count
-    refused: Count
+    stalled: Positive
+    flipped: Positive
+    refused: Positive
 
 
 class Limits(Table):
@@ -95,7 +95,7 @@ def load_limits() -> Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class SimulatorHealth:
+class ConversationHealth:
     """How the simulated user of one conversation played its role.
 
     messages: generated user messages. collapse: why the simulation is unusable, None where it is usable.
@@ -115,7 +115,9 @@ class SimulatorHealth:
         return len({flag.turn for flag in self.flags if flag.rule in rules})
 
 
-def simulator_health(transcript: Sequence[Message], prompts: Sequence[str | None], rules: RuleSet) -> SimulatorHealth:
+def simulator_health(
+    transcript: Sequence[Message], prompts: Sequence[str | None], rules: RuleSet
+) -> ConversationHealth:
     """Read a whole transcript. prompts: the scripted user messages, None for generated ones; the first is the opening.
 
     Messages after a collapse are read as well, but the first collapse is the one that counts.
@@ -129,7 +131,7 @@ def simulator_health(transcript: Sequence[Message], prompts: Sequence[str | None
             turn += 1
         elif message.role == "assistant":
             monitor.add_reply(message.content)
-    return SimulatorHealth(monitor.generated, tuple(monitor.flags), monitor.collapse)
+    return ConversationHealth(monitor.generated, tuple(monitor.flags), monitor.collapse)
 
 
 def rules_for(user_system_prompt: str) -> RuleSet:

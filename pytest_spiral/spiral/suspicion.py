@@ -23,9 +23,9 @@ from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.spiral.cues import CueGroup, CueSearch, PlainText
 from pytest_spiral.spiral.disguises import decoded_runs, hidden_messages
 from pytest_spiral.spiral.protocol import load_protocol, protocol_names
-from pytest_spiral.tables import Count, Table, read_table
+from pytest_spiral.tables import Positive, Table, read_table
 
-Kind = Literal["verdict", "fence", "role", "instruction", "note", "encoded", "invisible"]
+SuspicionKind = Literal["verdict", "fence", "role", "instruction", "note", "encoded", "invisible"]
 BLANK = "[...]"
 # Blank lines part paragraphs; a sentence ends at a line's end too.
 _SENTENCE_ENDS = re.compile(r"[.!?]+[\"')\]]*\s|[\n\u3002\uff01\uff1f]")
@@ -57,13 +57,13 @@ _found: dict[bytes, tuple[Suspicion, ...]] = {}
 
 
 class _Signs(Table):
-    encoded_at_least: Count
-    invisible_at_least: Count
+    encoded_at_least: Positive
+    invisible_at_least: Positive
     note: str
     hidden_words: tuple[str, ...]
     note_digits: dict[str, str]
     languages: dict[Literal["judges", "wishes"], tuple[str, ...]]
-    kinds: dict[Kind, tuple[CueGroup, ...]]
+    kinds: dict[SuspicionKind, tuple[CueGroup, ...]]
 
     @cached_property
     def marker(self) -> re.Pattern[str]:
@@ -72,11 +72,11 @@ class _Signs(Table):
         return re.compile(_APART.join(letters))
 
     @cached_property
-    def cues(self) -> Mapping[Kind, CueSearch]:
+    def cues(self) -> Mapping[SuspicionKind, CueSearch]:
         """Signs by kind, the beginning of a note left out."""
         return {kind: CueSearch(groups) for kind, groups in self.kinds.items()}
 
-    def patterns(self, plain: PlainText) -> Iterator[tuple[Kind, re.Pattern[str]]]:
+    def patterns(self, plain: PlainText) -> Iterator[tuple[SuspicionKind, re.Pattern[str]]]:
         """The signs to look for in a text, with their kinds."""
         yield from ((kind, cues.pattern) for kind, cues in self.cues.items() if cues.matches(plain))
         yield "note", self.marker
@@ -127,7 +127,7 @@ def load_signs() -> _Signs:
 class Suspicion:
     """A passage that may address the judge or the simulated user: its kind, and its characters, end exclusive."""
 
-    kind: Kind
+    kind: SuspicionKind
     start: int
     end: int
 
@@ -226,7 +226,7 @@ def _blanked(text: str, spans: Iterable[tuple[int, int]]) -> str:
     return "".join([*parts, text[at:]])
 
 
-def _passage(kind: Kind, text: str, start: int, end: int) -> tuple[int, int]:
+def _passage(kind: SuspicionKind, text: str, start: int, end: int) -> tuple[int, int]:
     """The object around a verdict, the line of a fence, order or note, the sentence of anything else."""
     if kind == "verdict":
         opened = text.rfind("{", max(0, start - _REACH), start + 1)

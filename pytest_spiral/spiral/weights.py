@@ -14,14 +14,14 @@ from pydantic import Field
 
 from pytest_spiral.report.model.spiral import OrderStability, ProtocolScore, WeightRange, WeightStability
 from pytest_spiral.resources import data_root
-from pytest_spiral.tables import Count, Table, Text, read_table
+from pytest_spiral.tables import Positive, Table, Text, read_table
 
 
 class _Perturbation(Table):
     draws: Annotated[int, Field(ge=100, le=10_000)]
     factor: Annotated[float, Field(gt=1, le=10)]
     seed: Text
-    coverage: Count
+    coverage: Positive
 
 
 @cache

@@ -131,7 +131,7 @@ def needed_for_enough(rarer: float, labels: float) -> int | None:
     return most[bisect_left(most, _LIKELY, key=lambda n: binomial_tail(LEAST_LABELS, n, share))]
 
 
-class Sums(NamedTuple):
+class UnitSums(NamedTuple):
     """Of one unit: counts and sums; `weight`, `truth` and `seen` over labelled items, weighted by 1 / inclusion."""
 
     items: float
@@ -197,8 +197,8 @@ def corrected_mean(
 def corrected_sums(
     units: Sequence[Sequence[float]], confidence: float = 0.95, power: float | None = None
 ) -> Corrected | TooFewLabels:
-    """`corrected_mean` from the sums of each unit, in the order of `Sums`: for simulations."""
-    sums = [Sums(*unit) for unit in units]
+    """`corrected_mean` from the sums of each unit, in the order of `UnitSums`: for simulations."""
+    sums = [UnitSums(*unit) for unit in units]
     items, opened = sum(unit.items for unit in sums), sum(unit.open for unit in sums)
     raw = fsum(unit.known + unit.judged for unit in sums) / items if items else None
     labels, positives = round(sum(unit.labels for unit in sums)), round(sum(unit.positives for unit in sums))
@@ -215,12 +215,12 @@ def corrected_sums(
     return Corrected(raw, value, interval, sqrt(fit.variance), fit.power, labels, positives, len(sums))
 
 
-def sums_of(unit: Sequence[Rated]) -> Sums:
+def sums_of(unit: Sequence[Rated]) -> UnitSums:
     """The sums of a unit's items. Raises ValueError for a value or a probability out of range."""
     if any(not (0 <= i.judged <= 1 and 0 <= (i.truth or 0) <= 1 and 0 < i.inclusion <= 1) for i in unit):
         raise ValueError("values must lie in 0..1 and probabilities above 0")
     labelled = [(item.judged, item.truth, 1 / item.inclusion) for item in unit if item.truth is not None]
-    return Sums(
+    return UnitSums(
         len(unit),
         sum(not item.certain for item in unit),
         fsum(item.judged for item in unit if item.certain),
@@ -234,7 +234,7 @@ def sums_of(unit: Sequence[Rated]) -> Sums:
     )
 
 
-def fit_of(units: Sequence[Sums], power: float | None = None) -> Fit:
+def fit_of(units: Sequence[UnitSums], power: float | None = None) -> Fit:
     """The estimate, and what each unit adds to its error (the linearised estimate)."""
     n, items = len(units), sum(unit.items for unit in units)
     share = sum(unit.open for unit in units) / items

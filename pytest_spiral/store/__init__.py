@@ -10,8 +10,8 @@ sent again.
 """
 
 from pytest_spiral.store.database import PREFLIGHT
-from pytest_spiral.store.records import Answer, Exchange, ModelUsage, Pace
+from pytest_spiral.store.records import AnsweredCall, EndpointPace, ModelUsage, StoredExchange
 from pytest_spiral.store.run_store import RunStore
 from pytest_spiral.store.stored_chat import StoredChat
 
-__all__ = ["PREFLIGHT", "Answer", "Exchange", "ModelUsage", "Pace", "RunStore", "StoredChat"]
+__all__ = ["PREFLIGHT", "AnsweredCall", "EndpointPace", "ModelUsage", "RunStore", "StoredChat", "StoredExchange"]

@@ -9,7 +9,7 @@ from pytest_spiral.chat import ChatReply, ChatRequest, Role
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class StoredExchange:
     """One request with its reply, as stored.
 
     Attributes:
@@ -21,8 +21,8 @@ class Exchange:
     at: float
 
 
-class Answer(NamedTuple):
-    """That a call of a unit was answered, the last of its `attempts` after so many seconds. at: as in `Exchange`."""
+class AnsweredCall(NamedTuple):
+    """That a call of a unit was answered, the last of its `attempts`, after so many seconds. at: as in the store."""
 
     role: Role
     model: str
@@ -56,7 +56,7 @@ class ModelUsage:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class EndpointPace:
     """One value of an endpoint's limit on requests in flight, over all processes of the run.
 
     Attributes:

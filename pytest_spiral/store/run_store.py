@@ -12,12 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from pytest_spiral.chat import ChatReply, ChatRequest, Role, Usage
+from pytest_spiral.chat import ChatReply, ChatRequest, Role, TokenUsage
 from pytest_spiral.errors import ChatError, LostStoreError, StoreError
 from pytest_spiral.grouping import grouped
 from pytest_spiral.status import ReasonCode
 from pytest_spiral.store import database, texts
-from pytest_spiral.store.records import Answer, Exchange, ModelUsage, Pace
+from pytest_spiral.store.records import AnsweredCall, EndpointPace, ModelUsage, StoredExchange
 from pytest_spiral.store.rows import CHECKED_TABLES, DamagedRowError, add_row, checksum, next_id, verify_rows
 from pytest_spiral.store.texts import Texts
 
@@ -173,22 +173,22 @@ class RunStore:
                 kept.append(stored or reply)
             return kept
 
-    def exchanges(self) -> list[Exchange]:
+    def exchanges(self) -> list[StoredExchange]:
         """Every request with its reply, in the order in which they were stored. Raises `StoreError`."""
         with self._reading() as connection:
             found = connection.execute("SELECT * FROM reply ORDER BY id").fetchall()
             return [self._exchange(connection, row) for row in found]
 
-    def answers(self, known: int) -> list[Answer]:
+    def answers(self, known: int) -> list[AnsweredCall]:
         """Who has answered, in the order in which it was stored, but for the first `known`. Raises `StoreError`."""
         with self._reading() as connection:
             # Ids have no gaps.
             found = connection.execute(
                 "SELECT role, model, unit, seconds, at, attempts FROM reply WHERE id > ? ORDER BY id", (known,)
             )
-            return [Answer(*values) for values in found.fetchall()]
+            return [AnsweredCall(*values) for values in found.fetchall()]
 
-    def last_exchange(self, unit: str, role: Role, model: str) -> Exchange | None:
+    def last_exchange(self, unit: str, role: Role, model: str) -> StoredExchange | None:
         """The last request of a unit to a model that was answered, None for none. Raises `StoreError`."""
         last = "SELECT * FROM reply WHERE unit = ? AND role = ? AND model = ? ORDER BY id DESC LIMIT 1"
         with self._reading() as connection:
@@ -229,12 +229,12 @@ class RunStore:
             ).fetchall()
         return tuple(name for (name,) in found)
 
-    def pace(self, endpoint: str) -> Pace | None:
+    def pace(self, endpoint: str) -> EndpointPace | None:
         """The limit on an endpoint's requests in flight that holds now, None before the first."""
         with self._reading():
             return self._pace(endpoint)
 
-    def set_pace(self, endpoint: str, seen: Pace | None, new: Pace) -> Pace:
+    def set_pace(self, endpoint: str, seen: EndpointPace | None, new: EndpointPace) -> EndpointPace:
         """Let `new` follow `seen`. Where another process was faster, its value holds.
 
         Returns:
@@ -247,11 +247,11 @@ class RunStore:
             add_row(connection, "pace", (endpoint, new.most, new.ceiling, new.reason, new.epoch, float(new.at)))
         return new
 
-    def paces(self) -> dict[str, list[Pace]]:
+    def paces(self) -> dict[str, list[EndpointPace]]:
         """Every limit that every endpoint has had, in order."""
         with self._reading() as connection:
             rows = connection.execute("SELECT endpoint, most, ceiling, reason, epoch, at FROM pace ORDER BY id")
-            return grouped((endpoint, Pace(*values)) for endpoint, *values in rows)
+            return grouped((endpoint, EndpointPace(*values)) for endpoint, *values in rows)
 
     def secret(self) -> str:
         """A random string of this run, the same whenever it is resumed; nothing that a model sees reveals it."""
@@ -283,14 +283,14 @@ class RunStore:
         row = connection.execute("SELECT * FROM reply WHERE key = ?", (_key(request),)).fetchone()
         return None if row is None else self._read_reply(connection, _verified(row))
 
-    def _exchange(self, connection: sqlite3.Connection, row: sqlite3.Row) -> Exchange:
+    def _exchange(self, connection: sqlite3.Connection, row: sqlite3.Row) -> StoredExchange:
         row_id, role, model = _verified(row)["id"], row["role"], row["model"]
         try:
             settings = json.loads(texts.text_at(connection, row["settings"]))
             messages = texts.messages_of(connection, row_id)
             request = ChatRequest(role, model, messages, **settings, sample=row["sample"], unit=row["unit"])
             if _key(request) == row["key"]:
-                return Exchange(request, self._read_reply(connection, row), row["at"])
+                return StoredExchange(request, self._read_reply(connection, row), row["at"])
         except texts.UNREADABLE as error:
             says = str(error) if isinstance(error, DamagedRowError) else f"the request of reply {row_id} cannot be read"
             raise DamagedRowError(says) from None
@@ -298,16 +298,16 @@ class RunStore:
 
     def _read_reply(self, connection: sqlite3.Connection, row: sqlite3.Row) -> ChatReply:
         tokens = ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens")
-        usage = Usage(*(row[name] for name in tokens))
+        usage = TokenUsage(*(row[name] for name in tokens))
         text = self._texts.reply(connection, row["id"])
         reasoning = "" if row["reasoning"] is None else texts.text_at(connection, row["reasoning"])
         return ChatReply(text, row["finish"], row["served_model"], usage, row["seconds"], row["attempts"], reasoning)
 
-    def _pace(self, endpoint: str) -> Pace | None:
+    def _pace(self, endpoint: str) -> EndpointPace | None:
         row = self._connection.execute(
             "SELECT most, ceiling, reason, epoch, at FROM pace WHERE endpoint = ? ORDER BY id DESC LIMIT 1", (endpoint,)
         ).fetchone()
-        return row and Pace(*row)
+        return row and EndpointPace(*row)
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:

@@ -128,7 +128,7 @@ class ScoredOutput:
     score: ItemScore
 
 
-Column = Callable[[ScoredOutput], float | None]
+ColumnReader = Callable[[ScoredOutput], float | None]
 Rows = Mapping[str, Sequence[ScoredOutput]]
 
 
@@ -215,7 +215,7 @@ class CardMetrics:
             gaps = {name: gap for name, gap in gaps.items() if name not in keys or applies_to(metric, keys[name])}
         return self._mean_sample(metric, rows, gaps, (self.skill(0.0) if metric == "skill" else 0.0, 1.0))
 
-    def column(self, metric: str, end: End | None = None) -> Column:
+    def column(self, metric: str, end: End | None = None) -> ColumnReader:
         """What one output contributes to a metric. Raises KeyError for a metric that is no mean over outputs.
 
         end: with missing replies of the kind that brings the metric there.

@@ -21,9 +21,9 @@ from pytest_spiral.resources import data_root, naming_faults, read_toml
 from pytest_spiral.tempaffect.required_words import PhraseIndex
 from pytest_spiral.tempaffect.scenario import ForbiddenPhrase
 
-Pattern = re.Pattern[str]
+Expression = re.Pattern[str]
 WordSet = frozenset[str]
-Value = TypeVar("Value")
+_Value = TypeVar("_Value")
 
 
 class _VerbClass(BaseModel):
@@ -46,7 +46,7 @@ def _entries() -> Mapping[str, tuple[Path, object]]:
     return {name: (path, value) for path in paths for name, value in read_toml(path).items()}
 
 
-def _read(name: str, expected: TypeAdapter[Value]) -> Value:
+def _read(name: str, expected: TypeAdapter[_Value]) -> _Value:
     if name not in _entries():
         raise AttributeError(f"no list or table {name!r} in data/tempaffect/lexicons and params.toml")
     path, value = _entries()[name]
@@ -63,16 +63,16 @@ class Phrases:
     """
 
     name: str
-    pattern: Pattern
+    pattern: Expression
 
 
-class _Lists(Generic[Value]):
+class _Lists(Generic[_Value]):
     """Lists of one form by name, each compiled on first use."""
 
-    def __init__(self, compiled: Callable[[str], Value]) -> None:
+    def __init__(self, compiled: Callable[[str], _Value]) -> None:
         self._compiled = compiled
 
-    def __getattr__(self, name: str) -> Value:
+    def __getattr__(self, name: str) -> _Value:
         value = self._compiled(name)
         setattr(self, name, value)
         return value

@@ -7,15 +7,15 @@ from functools import cache
 from typing import Literal
 
 from pytest_spiral.resources import data_root
-from pytest_spiral.tables import Count, PerMille, Table, read_table
+from pytest_spiral.tables import PerMille, Positive, Table, read_table
 
 
 class Contract(Table):
     """Size limits of an output, in characters."""
 
-    max_output_chars: Count
-    max_nesting: Count
-    max_reply_chars: Count
+    max_output_chars: Positive
+    max_nesting: Positive
+    max_reply_chars: Positive
 
 
 class UsefulBoundedBands(Table):
@@ -41,25 +41,25 @@ class Band(Table):
 class TemplateParams(Band):
     """When a reply counts as made from a template. Gram sizes are in tokens, shares per mille."""
 
-    min_replies: Count
+    min_replies: Positive
     trigram_jaccard: PerMille
-    shared_gram: Count
-    shared_gram_min_replies: Count
+    shared_gram: Positive
+    shared_gram_min_replies: Positive
     shared_gram_min_share: PerMille
     shared_token_share: PerMille
-    frame_gram: Count
-    frame_min_words: Count
-    frame_min_replies: Count
+    frame_gram: Positive
+    frame_min_words: Positive
+    frame_min_replies: Positive
     frame_flag: PerMille
 
 
 class IgnoresParams(Band):
     """`min_user_stems`: content stems of the user's message from which a reply counts as taking it up."""
 
-    min_user_stems: Count
+    min_user_stems: Positive
 
 
-class Detectors(Table):
+class DetectorThresholds(Table):
     """Thresholds of the six suite-level detectors."""
 
     template_repetition: TemplateParams
@@ -73,11 +73,11 @@ class Detectors(Table):
 class Publication(Table):
     """What a publishable card needs. Rates per mille."""
 
-    scenarios: Count
-    family_scenarios: Count
+    scenarios: Positive
+    family_scenarios: Positive
     schema_valid_rate: PerMille
     raw_valid_rate_caution: PerMille
-    copied_gram: Count
+    copied_gram: Positive
     """Words of a run that a reply shares with the situation."""
     copied_share: PerMille
     """Share of a reply's words in such runs from which on it is copied."""
@@ -89,16 +89,16 @@ class Intervals(Table):
     """Two-sided confidence (per mille) and bootstrap resamples."""
 
     confidence: PerMille
-    resamples: Count
+    resamples: Positive
 
 
 class Params(Table):
     """All of `scoring.toml`."""
 
     contract: Contract
-    weights: Mapping[str, Count]
+    weights: Mapping[str, Positive]
     useful_bounded_bands: UsefulBoundedBands
-    detectors: Detectors
+    detectors: DetectorThresholds
     publication: Publication
     intervals: Intervals
 

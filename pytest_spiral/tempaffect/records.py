@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict
 
 from pytest_spiral.errors import DataError
 from pytest_spiral.status import Reason, Status
+from pytest_spiral.tables import Count
 from pytest_spiral.tempaffect.scenario import ActRole, Scenario
 
-Count = Annotated[int, Field(ge=0)]
 Mode = Literal["schema", "raw"]
 """How a model is asked: held to the JSON schema by its endpoint, or by the prompt alone."""
 CardMode = Literal["schema_assisted", "raw_json"]

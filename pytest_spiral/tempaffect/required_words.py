@@ -18,9 +18,9 @@ _LAST = re.compile(rf"(?:\$|\\b|{_GROUP})$")
 _WORD = re.compile(r"([a-z0-9]+)(?:([a-z0-9]\?)|\(\?:([a-z0-9|]+)\)(\??))?")
 _STEM = re.compile(r"[a-z0-9]{2,}(?![a-z0-9?*+{])")
 
-Words = frozenset[str]
+AnyOf = frozenset[str]
 """Words of which a match holds at least one; "fake*" is any word that begins so."""
-Needs = tuple[Words, ...]
+Needs = tuple[AnyOf, ...]
 """What a match needs, the rarest words first. Empty where that is not told."""
 
 
@@ -38,7 +38,7 @@ class PhraseIndex:
                     always.add(name)
         self._always = frozenset(always)
         others = (words for phrases in self._by_word.values() for _, needs in phrases for words in needs)
-        self._known = Words().union(self._by_word, *others)
+        self._known = AnyOf().union(self._by_word, *others)
         self._longest = max(map(len, self._known), default=0)
         self._cues = lru_cache(maxsize=16384)(self._find_cues)
 
@@ -69,7 +69,7 @@ def required_words(expression: str) -> list[Needs]:
     return [tuple(sorted(words, key=lambda of: (len(of & function_words()), len(of)))) for words in needs]
 
 
-def _words_of(piece: str) -> Words:
+def _words_of(piece: str) -> AnyOf:
     """The words that a piece between two spaces may be; empty where they cannot be told."""
     while (first := _FIRST.match(piece)) and all(part[-1:] in ("^", " ") for part in _parts(first[1] or "^", "|")):
         piece = piece[first.end() :]
@@ -77,7 +77,7 @@ def _words_of(piece: str) -> Words:
         piece = piece[: last.start()]
     if piece.startswith("(?:") and next(_parts(piece[3:], ")")) == piece[3:-1]:
         alternatives = required_words(piece[3:-1])
-        return Words().union(*(needs[0] for needs in alternatives)) if all(alternatives) else Words()
+        return AnyOf().union(*(needs[0] for needs in alternatives)) if all(alternatives) else AnyOf()
     if word := _WORD.fullmatch(piece):
         begin, letter, endings, optional = word.groups()
         if letter:

@@ -39,15 +39,15 @@ Trait = Literal[
 
 _DEFAULT_FORMS: tuple[ActionForm, ...] = ("commit", "imperative", "instructive", "done", "artifact")
 
-Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
+_Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 Slug = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
-Flag = Annotated[bool, Field(strict=True)]
+_Flag = Annotated[bool, Field(strict=True)]
 Intensity = Annotated[int, Field(ge=1, le=5, strict=True)]
 WordCount = Annotated[int, Field(ge=1, strict=True)]
-Wording = Annotated[str, StringConstraints(min_length=1, max_length=60, strip_whitespace=True)]
-Slot = Annotated[tuple[Wording, ...], Field(min_length=1, max_length=40)]
+_Wording = Annotated[str, StringConstraints(min_length=1, max_length=60, strip_whitespace=True)]
+_Slot = Annotated[tuple[_Wording, ...], Field(min_length=1, max_length=40)]
 """Wordings of which one must be found."""
-Slots = Annotated[tuple[Slot, ...], Field(min_length=2, max_length=6)]
+Slots = Annotated[tuple[_Slot, ...], Field(min_length=2, max_length=6)]
 """All must be found: a single slot would not tell what is acted on."""
 
 
@@ -75,8 +75,8 @@ class Anchor:
     """One thing the user talks about, with the wordings that name it."""
 
     id: Slug
-    core: Flag
-    any: Annotated[tuple[Text, ...], Field(min_length=1)]
+    core: _Flag
+    any: Annotated[tuple[_Text, ...], Field(min_length=1)]
     """Alternatives of one to three tokens, matched on stems."""
 
 
@@ -86,7 +86,7 @@ class ForbiddenPhrase:
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
-    text: Text
+    text: _Text
     severity: Literal["dismissive", "boilerplate"]
 
 
@@ -96,9 +96,9 @@ class ReplySpec:
 
     issue_anchors: Annotated[tuple[Anchor, ...], Field(min_length=1)]
     min_anchor_groups: Annotated[int, Field(ge=1, le=4, strict=True)] = 2
-    action_targets: tuple[Text, ...] = ()
+    action_targets: tuple[_Text, ...] = ()
     action_forms: Annotated[tuple[ActionForm, ...], Field(min_length=1)] = _DEFAULT_FORMS
-    prohibited_acts: tuple[Text, ...] = ()
+    prohibited_acts: tuple[_Text, ...] = ()
     word_range: tuple[WordCount, WordCount]
     """Fewest and most words, inclusive."""
     forbidden_phrases: tuple[ForbiddenPhrase, ...] | None = None
@@ -129,7 +129,7 @@ class Act:
 
     id: Slug
     role: ActRole
-    what: Text
+    what: _Text
     why: str = ""
     says: Annotated[tuple[Annotated[Slots, Shared], ...], Field(min_length=1, max_length=16)]
 
@@ -139,7 +139,7 @@ class Fact:
     """Figures that a sentence about something must not contradict, in the forms in which they may be written."""
 
     about: Slots
-    figures: Annotated[tuple[Wording, ...], Field(min_length=1, max_length=40)]
+    figures: Annotated[tuple[_Wording, ...], Field(min_length=1, max_length=40)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +174,7 @@ class Expected:
     response_strategy: Annotated[tuple[ResponseStrategy, ...], Field(min_length=1, max_length=2)]
     support_stage: Annotated[tuple[SupportStage, ...], Field(min_length=1, max_length=2)]
     boundary_action: BoundaryAction
-    should_escalate: Flag
+    should_escalate: _Flag
     reply: Annotated[ReplySpec, Shared]
     decision: Annotated[Decision, Shared] | None = None
     """What a right reply decides; None where nobody has written it down."""
@@ -206,9 +206,9 @@ class Scenario(BaseModel):
     """Marks the text as benchmark data, so that it can be kept out of training sets."""
     family: Family
     meta: Meta | None = None
-    agent_role: Text
-    agent_context: Text
-    user_message: Text
+    agent_role: _Text
+    agent_context: _Text
+    user_message: _Text
     expected: Expected
     rationale: str = ""
     reference_reply: str = ""

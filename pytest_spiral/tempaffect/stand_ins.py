@@ -21,7 +21,7 @@ from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.tempaffect.shortcuts import SHORTCUTS, shortcut_reply
 from pytest_spiral.tempaffect.suite import Suite
 
-Labels = dict[str, str | int | bool]
+_Labels = dict[str, str | int | bool]
 
 
 class _Texts(Table):
@@ -53,11 +53,11 @@ def dry_output(name: str, suite: Suite, scenario: Scenario) -> str:
     return _DRY_MODELS[name](suite, scenario)
 
 
-def _answer(labels: Labels, reply: str) -> str:
+def _answer(labels: _Labels, reply: str) -> str:
     return json.dumps({**labels, "reply": reply}, ensure_ascii=False)
 
 
-def _right_labels(scenario: Scenario, **changes: str | bool) -> Labels:
+def _right_labels(scenario: Scenario, **changes: str | bool) -> _Labels:
     """The labels of the key, the first one where several are accepted, with changes."""
     key = scenario.expected
     return {
@@ -125,7 +125,7 @@ def _constant_majority(suite: Suite, _scenario: Scenario) -> str:
 
 
 @lru_cache(maxsize=4)
-def _common_labels(suite: Suite) -> Labels:
+def _common_labels(suite: Suite) -> _Labels:
     keys = [_right_labels(scenario) for scenario in suite.scenarios]
     return {name: Counter(key[name] for key in keys).most_common(1)[0][0] for name in keys[0]}
 

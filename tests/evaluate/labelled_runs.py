@@ -11,7 +11,7 @@ from random import Random
 from pytest_spiral.evaluate.inputs import RunResults
 from pytest_spiral.evaluate.report import evaluate
 from pytest_spiral.labelling.drawing import candidates, draw, replies_hash
-from pytest_spiral.labelling.files import Answer, Header, LabelFile, LabelledItem, Rater, RaterKind, Sampling
+from pytest_spiral.labelling.files import Header, LabelAnswer, LabelFile, LabelledItem, Rater, RaterKind, Sampling
 from pytest_spiral.report.model import Report
 from pytest_spiral.settings import SuiteName
 from pytest_spiral.tempaffect.records import Item, Mode
@@ -21,7 +21,7 @@ from pytest_spiral.tempaffect.unit import ScenarioUnit, scored_item
 from tests.fakes.bootstrap import few_draws
 from tests.html.reports import GOOD, demo_results
 
-Opinion = Callable[[str, str], Answer | None]
+Opinion = Callable[[str, str], LabelAnswer | None]
 """What a rater says of an item, by its id, to a question; None where the rater leaves it open."""
 
 

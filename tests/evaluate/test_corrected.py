@@ -16,7 +16,7 @@ from pytest_spiral.evaluate.corrected import check_gate, with_labels
 from pytest_spiral.evaluate.inputs import GivenLabels
 from pytest_spiral.evaluate.report import evaluate
 from pytest_spiral.gates import parse_gate
-from pytest_spiral.labelling.files import Answer, LabelFile
+from pytest_spiral.labelling.files import LabelAnswer, LabelFile
 from pytest_spiral.report.markdown import summary_markdown
 from pytest_spiral.report.model import FailedPart, GateRow, Report
 from pytest_spiral.report.model.corrected import CorrectedFigure
@@ -96,9 +96,9 @@ def test_whose_labels_they_are_is_shown_everywhere() -> None:
 
 def test_what_raters_left_open_is_no_label_and_counts_at_its_worst() -> None:
     """Disputed, "cannot tell" and not answered replies are left out of the number, and can decide a gate."""
-    doubts: Mapping[int, Answer | None] = {0: "cannot tell", 1: None}
+    doubts: Mapping[int, LabelAnswer | None] = {0: "cannot tell", 1: None}
 
-    def unsure(item: str, _: str) -> Answer | None:
+    def unsure(item: str, _: str) -> LabelAnswer | None:
         number = int(item.split("/")[0][3:])
         return doubts[number % 5] if number % 5 in doubts else "yes" if useful(item) else "no"
 

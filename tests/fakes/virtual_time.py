@@ -7,7 +7,7 @@ import selectors
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
-from pytest_spiral.models.attempt import Answer, refused
+from pytest_spiral.models.attempt import HttpAnswer, refused
 from pytest_spiral.models.completion import read_error
 from pytest_spiral.models.endpoint import Endpoint
 
@@ -66,13 +66,13 @@ class FakeEndpoint:
         self._endpoint = endpoint
         return self
 
-    async def request(self, path: str, content: bytes | None = None) -> Answer:
+    async def request(self, path: str, content: bytes | None = None) -> HttpAnswer:
         now = asyncio.get_running_loop().time()
         self.sent.append(now)
         status, headers = self._status(now, len(self.sent) - 1)
         await asyncio.sleep(self._latency)
         if status == 200:
-            return Answer(200, {}, self._body)
+            return HttpAnswer(200, {}, self._body)
         assert self._endpoint is not None
         raise refused(self._endpoint, status, read_error(b'{"error": {"message": "no"}}'), headers)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_spiral.report.html.build import leaderboard_page
-from pytest_spiral.report.html.leaderboard import Entry
+from pytest_spiral.report.html.leaderboard import BoardEntry
 from tests.html.conftest import Visitor
 from tests.html.reports import BAD, GOOD, demo
 
@@ -58,7 +58,7 @@ def test_no_serious_violation(
 def test_leaderboard_and_help(visit: Callable[..., Visitor], demo_page: Path, tmp_path: Path) -> None:
     """The tables that sort, and the dialog."""
     path = tmp_path / "index.html"
-    path.write_text(leaderboard_page([Entry(demo(), "runs/demo.html")]))
+    path.write_text(leaderboard_page([BoardEntry(demo(), "runs/demo.html")]))
     assert violations(visit(path).open()) == []
 
     page = visit(demo_page).open("run")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_spiral.report.html.build import compare_page, leaderboard_page, report_page
-from pytest_spiral.report.html.leaderboard import Entry
+from pytest_spiral.report.html.leaderboard import BoardEntry
 from pytest_spiral.report.markdown import summary_markdown
 from pytest_spiral.report.model import Report
 from pytest_spiral.report.terminal import summary_lines
@@ -176,7 +176,7 @@ def test_the_policy_stops_scripts_and_requests(browser: Browser, demo_page: Path
 
 def test_other_pages_are_as_inert(visit: Callable[..., Visitor], hostile: Report, tmp_path: Path) -> None:
     """The leaderboard and the comparison too."""
-    entries = [Entry(hostile, "runs/x.html")]
+    entries = [BoardEntry(hostile, "runs/x.html")]
     pages = {"leaderboard": leaderboard_page(entries), "compare": compare_page([hostile, demo()])}
     for name, text in pages.items():
         path = tmp_path / f"{name}.html"

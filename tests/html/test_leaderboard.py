@@ -11,7 +11,7 @@ import pytest
 
 from pytest_spiral.cli import main
 from pytest_spiral.cli.runs import open_report
-from pytest_spiral.report.html.leaderboard import Entry, Group, leaderboard
+from pytest_spiral.report.html.leaderboard import BoardEntry, Group, leaderboard
 from pytest_spiral.report.model import TempAffect
 from pytest_spiral.report.write import write_site
 from tests.fakes.bootstrap import few_draws
@@ -33,7 +33,7 @@ def publishable() -> Document:
 
 
 def groups(*documents: Document) -> list[Group]:
-    return leaderboard([Entry(typed(document), "x.html") for document in documents])
+    return leaderboard([BoardEntry(typed(document), "x.html") for document in documents])
 
 
 def ranks(*documents: Document) -> dict[str, set[int | None]]:
@@ -79,7 +79,7 @@ def test_files_of_both_versions_and_own_runs_are_never_ranked_together() -> None
         scores = tuple(score.model_copy(update=publication) for score in report.spiral.scores)
         spiral = report.spiral.model_copy(update={"scores": scores})
         reports[number] = report.model_copy(update={"spiral": spiral, "tempaffect": TempAffect()})
-    tables = leaderboard([Entry(report, "x.html") for report in reports])
+    tables = leaderboard([BoardEntry(report, "x.html") for report in reports])
 
     assert sorted((table.title, dict(table.same)["turns"], len(table.rows)) for table in tables) == [
         ("Spiral-Bench, per-10k-chars", "20 turns", 1),

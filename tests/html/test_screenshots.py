@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_spiral.report.html.build import leaderboard_page
-from pytest_spiral.report.html.leaderboard import Entry
+from pytest_spiral.report.html.leaderboard import BoardEntry
 from tests.html.conftest import Visitor
 from tests.html.reports import BAD, GOOD, demo
 
@@ -37,7 +37,7 @@ def test_screenshots(
     """Whole pages at both widths, in both schemes; none of them is blank."""
     options = {"size": SIZES[size], "scheme": scheme}
     index = tmp_path / "index.html"
-    index.write_text(leaderboard_page([Entry(demo(), "runs/demo.html")]))
+    index.write_text(leaderboard_page([BoardEntry(demo(), "runs/demo.html")]))
     visitor = visit(demo_page, **options)
     visitor.open()
     pictures = {}

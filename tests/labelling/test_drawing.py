@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_spiral.errors import DataError
-from pytest_spiral.labelling.drawing import Candidate, candidates, draw, inclusions, replies_hash
+from pytest_spiral.labelling.drawing import DrawCandidate, candidates, draw, inclusions, replies_hash
 from pytest_spiral.labelling.files import ItemText
 from pytest_spiral.report.model import Report
 from pytest_spiral.status import Status
 from tests.html.reports import demo, demo_document, typed
 
 
-def population(hard: int, easy: int) -> list[Candidate]:
+def population(hard: int, easy: int) -> list[DrawCandidate]:
     text = ItemText(assistant="ok")
     return [
-        Candidate(item=f"i{n}", model="m", mode=None, cluster=f"c{n}", text=text, hard=n < hard)
+        DrawCandidate(item=f"i{n}", model="m", mode=None, cluster=f"c{n}", text=text, hard=n < hard)
         for n in range(hard + easy)
     ]
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_spiral.chat import ChatRequest, Message, Usage
+from pytest_spiral.chat import ChatRequest, Message, TokenUsage
 from pytest_spiral.errors import ChatError
 from pytest_spiral.models.budget import Budget, Ledger, worst_case
 from pytest_spiral.models.endpoint import Endpoint, RetryPolicy, Secret
@@ -75,7 +75,7 @@ def test_a_call_waits_for_others_to_turn_out_cheaper(ledger: Ledger) -> None:
         async with accounts.charge(REQUEST, 10) as charge:
             await asyncio.sleep(0)
             assert charge is not None
-            charge.settle(Usage(1, 0, 1))
+            charge.settle(TokenUsage(1, 0, 1))
             spent.append(ledger.totals()[0])
 
     async def all_of_them() -> list[BaseException | None]:
@@ -101,7 +101,7 @@ def test_the_limit_holds(outcomes: list[tuple[int, int, bool]], limit: int) -> N
             await asyncio.sleep(0)
             assert charge is not None
             assert sum(ledger.totals()) <= limit
-            charge.lose() if lost else charge.settle(Usage(prompt, 0, completion))
+            charge.lose() if lost else charge.settle(TokenUsage(prompt, 0, completion))
 
     async def everything() -> None:
         await asyncio.gather(*(call(*outcome) for outcome in outcomes), return_exceptions=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_spiral.chat import Usage
+from pytest_spiral.chat import TokenUsage
 from pytest_spiral.models.completion import (
     UnusableError,
     read_completion,
@@ -79,7 +79,7 @@ def test_refusals_have_their_own_finish_and_keep_their_words(message: Any) -> No
     ("usage", "expected"),
     [
         # Thoughts that are in the total only.
-        ({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 515}, Usage(10, 0, 505, 500)),
+        ({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 515}, TokenUsage(10, 0, 505, 500)),
         (
             {
                 "prompt_tokens": 10,
@@ -87,19 +87,19 @@ def test_refusals_have_their_own_finish_and_keep_their_words(message: Any) -> No
                 "total_tokens": 515,
                 "completion_tokens_details": {"reasoning_tokens": 500},
             },
-            Usage(10, 0, 505, 500),
+            TokenUsage(10, 0, 505, 500),
         ),
-        (None, Usage()),
-        ("many", Usage()),
-        ({"prompt_tokens": 9, "completion_tokens": 2}, Usage(9, 0, 2)),
-        ({"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 5}}, Usage(9, 5, 0)),
-        ({"prompt_tokens": 9, "prompt_tokens_details": None, "prompt_cache_hit_tokens": 6}, Usage(9, 6, 0)),
-        ({"prompt_tokens": 9, "cached_tokens": 99}, Usage(9, 9, 0)),
-        ({"prompt_tokens": -1, "completion_tokens": True}, Usage()),
-        ({"prompt_tokens": "9", "completion_tokens": 1.5}, Usage()),
+        (None, TokenUsage()),
+        ("many", TokenUsage()),
+        ({"prompt_tokens": 9, "completion_tokens": 2}, TokenUsage(9, 0, 2)),
+        ({"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 5}}, TokenUsage(9, 5, 0)),
+        ({"prompt_tokens": 9, "prompt_tokens_details": None, "prompt_cache_hit_tokens": 6}, TokenUsage(9, 6, 0)),
+        ({"prompt_tokens": 9, "cached_tokens": 99}, TokenUsage(9, 9, 0)),
+        ({"prompt_tokens": -1, "completion_tokens": True}, TokenUsage()),
+        ({"prompt_tokens": "9", "completion_tokens": 1.5}, TokenUsage()),
     ],
 )
-def test_usage_is_what_the_endpoint_says_or_nothing(usage: Any, expected: Usage) -> None:
+def test_usage_is_what_the_endpoint_says_or_nothing(usage: Any, expected: TokenUsage) -> None:
     """Missing or odd counts are 0; cached tokens are part of the prompt's."""
     assert read_completion(body({"content": "x"}, usage=usage)).usage == expected
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_spiral.chat import Usage
+from pytest_spiral.chat import TokenUsage
 from pytest_spiral.errors import ChatError
 from pytest_spiral.models.endpoint import Endpoint, RetryPolicy, Secret
 from pytest_spiral.models.limiter import Limiter
@@ -29,7 +29,7 @@ async def test_a_request_is_sent_as_asked_and_its_reply_read(serve: Serve) -> No
         reply = await client.model.complete(ask("hi", temperature=0.0, provider={"order": ["a"]}))
 
     assert (reply.text, reply.finish, reply.model, reply.attempts) == ("hello", "stop", "some/model", 1)
-    assert reply.usage == Usage(10, 4, 5)
+    assert reply.usage == TokenUsage(10, 4, 5)
     assert reply.seconds > 0
     assert server.requests[0].body == {
         "model": "some/model",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_spiral.chat import ChatRequest, Role, Usage
+from pytest_spiral.chat import ChatRequest, Role, TokenUsage
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.models.parameters import Price, local_models, resolve_parameters
 from pytest_spiral.models.providers import Defaults
@@ -55,7 +55,7 @@ def test_local_models_have_room_for_every_answer_and_cost_nothing() -> None:
     assert (result.freedom.fixed_limit, result.freedom.most_tokens) == (False, 1024)
     assert result.connection.timeouts(Defaults()) == {"attempt_timeout": 900, "timeout": 1800}
     assert result.price is not None
-    assert result.price.cost(Usage(10, 5, 10)) == 0
+    assert result.price.cost(TokenUsage(10, 5, 10)) == 0
 
 
 def test_the_first_matching_table_counts(toml: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_missing_file_is_told() -> None:
 
 def test_cost_counts_cached_tokens_at_their_price() -> None:
     """Or at the full one where no other is known."""
-    usage = Usage(prompt_tokens=1_000_000, cached_tokens=400_000, completion_tokens=100_000)
+    usage = TokenUsage(prompt_tokens=1_000_000, cached_tokens=400_000, completion_tokens=100_000)
 
     assert Price(input=1.0, cached_input=0.1, output=10.0).cost(usage) == pytest.approx(0.6 + 0.04 + 1.0)
     assert Price(input=1.0, output=10.0).cost(usage) == pytest.approx(2.0)

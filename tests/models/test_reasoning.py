@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_spiral.chat import Usage
+from pytest_spiral.chat import TokenUsage
 from pytest_spiral.models.completion import read_completion
 from pytest_spiral.models.reasoning import split_reasoning
 from pytest_spiral.store import RunStore, StoredChat
@@ -121,7 +121,7 @@ async def test_reasoning_is_stored_beside_the_reply_and_counted(serve: Serve, tm
     stored = store.find(ask())
     assert stored is not None
     for each in (reply, stored):
-        assert (each.text, each.reasoning, each.usage) == ("Yes.", "Hm \ud83d.", Usage(3, 0, 9, 7))
+        assert (each.text, each.reasoning, each.usage) == ("Yes.", "Hm \ud83d.", TokenUsage(3, 0, 9, 7))
     (row,) = store.usage()
     assert (row.requests, row.reasoning_tokens, row.with_reasoning) == (2, 7, 1)
     store.close()

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from pytest_spiral.cli import main
-from pytest_spiral.report.html.leaderboard import Entry, leaderboard
+from pytest_spiral.report.html.leaderboard import BoardEntry, leaderboard
 from pytest_spiral.report.read import load_report
 from pytest_spiral.tempaffect.suite import prompt_texts
 from tests.fakes.scripted_model import ScriptedModel
@@ -81,7 +81,9 @@ def test_wrapped_and_plain_cards_are_kept_apart(
     refused.stderr.fnmatch_lines(["*cannot be compared: they differ in tempaffect.system_prompt (none and *"])
     assert compared == 4
     assert "they differ in tempaffect.system_prompt (none and " in capsys.readouterr().err
-    entries = [Entry(load_report(project.folder(run) / "report.json"), "") for run in ("plain", "wrapped", "again")]
+    entries = [
+        BoardEntry(load_report(project.folder(run) / "report.json"), "") for run in ("plain", "wrapped", "again")
+    ]
     # What is replayed was wrapped when it was recorded.
     assert sorted(len(group.rows) for group in leaderboard(entries)) == [1, 2]
 
@@ -96,7 +98,7 @@ def test_two_prompts_are_compared(project: Project, serve: Serve, capsys: pytest
     gate = ("--baseline=reports/old", "--gate", "tempaffect.score >= baseline - 1")
     gated = project.here(*run, "--system-prompt=new.txt", "--run-id=new", *gate)
     compared = main(["compare", str(project.folder("old")), str(project.folder("new"))])
-    entries = [Entry(load_report(project.folder(run) / "report.json"), "") for run in ("old", "new")]
+    entries = [BoardEntry(load_report(project.folder(run) / "report.json"), "") for run in ("old", "new")]
 
     # 74 of 75 are missing, so nothing is decided, but nothing is refused.
     assert gated.ret == 11

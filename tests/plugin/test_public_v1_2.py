@@ -6,7 +6,7 @@ import pytest
 
 from pytest_spiral.cli import main
 from pytest_spiral.cli.runs import find_reports, open_report
-from pytest_spiral.report.html.leaderboard import Entry, leaderboard
+from pytest_spiral.report.html.leaderboard import BoardEntry, leaderboard
 from pytest_spiral.spiral.content import load_openings, openings_hash
 from tests.fakes.published import ENSEMBLE, SCORED, numbers_of
 from tests.plugin.conftest import Project
@@ -50,7 +50,7 @@ def test_a_site_of_both_versions_and_an_own_run(project: Project) -> None:
     assert main(["leaderboard", *map(str, paths), "-o", "site"]) == 0
 
     pages = [*project.path.glob("site/runs/*.html")]
-    tables = leaderboard([Entry(open_report(path, ()), "x.html") for path in find_reports(paths)])
+    tables = leaderboard([BoardEntry(open_report(path, ()), "x.html") for path in find_reports(paths)])
     assert (len(pages), len(tables)) == (3, 3)
     assert sorted(dict(table.same)["turns"] for table in tables) == ["2 turns", "20 turns", "3 turns"]
     assert {row.rank for table in tables for row in table.rows} == {None}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_spiral.chat import ChatReply, ChatRequest, Message, Usage
+from pytest_spiral.chat import ChatReply, ChatRequest, Message, TokenUsage
 from pytest_spiral.errors import ChatError, ConfigError
 from pytest_spiral.run.remote_workers import Package, make_package, open_package, unpack
 from pytest_spiral.status import ReasonCode
@@ -113,7 +113,7 @@ def test_what_travels_is_what_was_stored(tmp_path: Path) -> None:
     package = make_package(controller, {"seed": 1})
     worker = open_package(Package.model_validate_json(package.model_dump_json(ensure_ascii=True)), {"seed": 1})
     asked = request("new", schema={"type": "object"})
-    reply = ChatReply("\ud800<b>\x1b[0m", "length", "j-1", Usage(7, 3, 2, 1), 1.5, 2, "hm \ud800")
+    reply = ChatReply("\ud800<b>\x1b[0m", "length", "j-1", TokenUsage(7, 3, 2, 1), 1.5, 2, "hm \ud800")
     chat = StoredChat(Model(asked, reply), worker)
 
     assert asyncio.run(chat.complete(request("known"))) == known

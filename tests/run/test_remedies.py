@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_spiral.chat import ChatReply, ChatRequest
-from pytest_spiral.errors import ChatError, ConfigError, Refusal
+from pytest_spiral.errors import ChatError, ConfigError, RefusedRequest
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.plan import ModelPlan, make_plan
 from pytest_spiral.run.remedies import unusable, unusable_reply
@@ -44,7 +44,7 @@ def test_another_address_keeps_the_provider(tmp_path: Path) -> None:
 def test_a_wrong_name_is_no_wrong_address(tmp_path: Path) -> None:
     """Where a known service says so, nothing is pasted that holds the wrong name; the file may hold it, too."""
     error = ChatError(ReasonCode.BAD_REQUEST, "no such model")
-    error.refusal = Refusal("model")
+    error.refusal = RefusedRequest("model")
 
     alone = str(unusable(planned(tmp_path, "m"), error, tmp_path))
     listed = str(unusable(planned(tmp_path, "m"), error, tmp_path, ["m2"]))

@@ -19,7 +19,7 @@ from pytest_spiral.run.plan import RunPlan, Unit, all_units, make_plan
 from pytest_spiral.run.time_left import TimeLeft, planned_calls
 from pytest_spiral.settings import Settings
 from pytest_spiral.spiral.conversation import ConversationUnit
-from pytest_spiral.store import Answer
+from pytest_spiral.store import AnsweredCall
 from tests.simulation.worker import ENVIRON
 
 Role = Any
@@ -42,7 +42,7 @@ class Played:
     queue: bool = False
     extras: tuple[float, float] = (0.0, 0.0)
     now: float = 0.0
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[AnsweredCall] = field(default_factory=list)
     ends: dict[Unit, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -79,7 +79,7 @@ class Played:
         talk = isinstance(unit, ConversationUnit)
         name = f"{unit.prompt_id}-{unit.index}" if isinstance(unit, ConversationUnit) else unit.scenario_id
         model = next(each.model_id for each in self.plan.everybody if each.role == role)
-        self.answers.append(Answer(role, model, name, seconds, self.now, attempts))
+        self.answers.append(AnsweredCall(role, model, name, seconds, self.now, attempts))
         last = self.turns(unit) - 1
         if role == "evaluated" and talk:
             for _ in range(1 + (self._random.random() < self.extras[0])):
@@ -143,7 +143,7 @@ def wrong(
     skipped: answers that an earlier session has stored. Of the others, `first` and `last` are meant.
     """
     # Judges label their anchors before the first conversation.
-    estimate.add([Answer("judge", "j", "(anchor)", run.latency("judge", 0.0), -1.0) for _ in range(48)])
+    estimate.add([AnsweredCall("judge", "j", "(anchor)", run.latency("judge", 0.0), -1.0) for _ in range(48)])
     began = run.answers[skipped - 1].at if skipped else 0.0
     estimate.add(run.answers[:skipped])
     answers, found = deque(run.answers[skipped:]), []

@@ -16,9 +16,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from pytest_spiral.chat import ChatReply, ChatRequest, Finish, Usage
+from pytest_spiral.chat import ChatReply, ChatRequest, Finish, TokenUsage
 from pytest_spiral.errors import ChatError
-from pytest_spiral.models.attempt import Answer, AttemptError, refused, unreachable
+from pytest_spiral.models.attempt import AttemptError, HttpAnswer, refused, unreachable
 from pytest_spiral.models.completion import read_error
 from pytest_spiral.models.endpoint import Endpoint
 from pytest_spiral.models.openai_compatible import OpenAICompatible
@@ -76,7 +76,7 @@ class Expected:
     text: str
     finish: Finish
     model: str | None
-    usage: Usage
+    usage: TokenUsage
     reasoning: str = ""
 
     def fits(self, reply: ChatReply) -> bool:
@@ -303,14 +303,14 @@ def _completion(reply: Reply, model: Any) -> bytes:
 def _expected(answer: Reply | Fault, model: str) -> Expected:
     if isinstance(answer, Fault):
         # The one fault of a healthy completion: another content type.
-        return Expected(json.loads(answer.body)["choices"][0]["message"]["content"], "stop", "", Usage())
+        return Expected(json.loads(answer.body)["choices"][0]["message"]["content"], "stop", "", TokenUsage())
     name = model if answer.model is None else answer.model
     plain = isinstance(name, str) and name.isprintable() and len(name) < 200
     text = answer.content if isinstance(answer.content, str) else ""
     usage = answer.usage
     prompt = _count(usage.get("prompt_tokens"))
     cached = _count(usage.get("prompt_tokens_details", {}).get("cached_tokens"))
-    counts = Usage(prompt, min(prompt, cached), _count(usage.get("completion_tokens")))
+    counts = TokenUsage(prompt, min(prompt, cached), _count(usage.get("completion_tokens")))
     finish = "refusal" if answer.refusal else _FINISHES[answer.finish]
     thought, _, said = (
         text.removeprefix("<think>").partition("</think>") if text.startswith("<think>") else ("", "", text)
@@ -329,7 +329,7 @@ class Client:
         self._endpoint = endpoint
         self._server = server
 
-    async def request(self, path: str, content: bytes | None = None) -> Answer:
+    async def request(self, path: str, content: bytes | None = None) -> HttpAnswer:
         """What `HttpClient.request` does, without HTTP."""
         assert content is not None
         serving, answer, latency = self._server.serve(content)
@@ -350,12 +350,12 @@ class Client:
     async def close(self) -> None:
         """Nothing is open."""
 
-    async def _received(self, answer: Reply | Fault, content: bytes) -> Answer:
+    async def _received(self, answer: Reply | Fault, content: bytes) -> HttpAnswer:
         endpoint = self._endpoint
         if isinstance(answer, Reply):
             await asyncio.sleep(answer.seconds)
             body = _completion(answer, json.loads(content)["model"])
-            return Answer(200, {"content-type": "application/json"}, body)
+            return HttpAnswer(200, {"content-type": "application/json"}, body)
         if answer.kind == "refuse":
             raise unreachable(endpoint, ConnectionRefusedError())
         if answer.kind in ("drop", "reset"):
@@ -368,7 +368,7 @@ class Client:
         headers = {name.lower(): value for name, value in answer.headers.items()}
         if answer.status >= 300:
             raise refused(endpoint, answer.status, read_error(answer.body), headers)
-        return Answer(answer.status, {**headers, "content-type": answer.content_type}, answer.body)
+        return HttpAnswer(answer.status, {**headers, "content-type": answer.content_type}, answer.body)
 
 
 class Model(OpenAICompatible):

@@ -22,7 +22,7 @@ from pytest_spiral.run.plan import RunPlan, Unit, all_units, make_plan
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.status import Status
-from pytest_spiral.store import Exchange, RunStore
+from pytest_spiral.store import RunStore, StoredExchange
 from pytest_spiral.tempaffect.records import Item
 from pytest_spiral.tempaffect.unit import ScenarioUnit
 from tests.simulation.disk import DiskFault, Killed
@@ -53,7 +53,7 @@ class Session:
     failures: list[str] = field(default_factory=list)
     controller: RunController | None = None
     workers: list[Worker] = field(default_factory=list)
-    exchanges: Sequence[Exchange] = ()
+    exchanges: Sequence[StoredExchange] = ()
     crashes: int = 0
     deaths: list[int] = field(default_factory=list)
     intruder_at: int | None = None

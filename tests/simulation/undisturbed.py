@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_spiral.chat import ChatReply, ChatRequest
-from pytest_spiral.store import Exchange
+from pytest_spiral.store import StoredExchange
 from tests.faults.runs import measured
 from tests.simulation.machine import world
 from tests.simulation.session import Session
@@ -32,7 +32,7 @@ def check_report(w: World, shape: Shape, session: Session) -> None:
         w.fail(f"the report differs from an undisturbed run's: {differences}")
 
 
-def _expected_report(w: World, shape: Shape, exchanges: Sequence[Exchange]) -> Any:
+def _expected_report(w: World, shape: Shape, exchanges: Sequence[StoredExchange]) -> Any:
     """The report of an undisturbed run in one process.
 
     What a model said must be in it, even if it is not what a healthy endpoint would have said: then the undisturbed run

@@ -11,14 +11,14 @@ import pytest
 from pytest_spiral.chat import Message
 from pytest_spiral.resources import data_root, scenarios_root
 from pytest_spiral.spiral.actors import DRY_CHARACTERS, SILENT, assistant_reply, load_banks, seeker_message
-from pytest_spiral.spiral.content import Opening, load_openings
+from pytest_spiral.spiral.content import OpeningPrompt, load_openings
 
 OPENINGS = load_openings()
 TWINS = load_openings(scenarios_root() / "spiral" / "benign_twins.json")
 TURNS = 20
 
 
-def hold(character: str, opening: Opening, index: int = 0) -> list[Message]:
+def hold(character: str, opening: OpeningPrompt, index: int = 0) -> list[Message]:
     """A conversation of a character with the simulated user."""
     transcript = [Message("user", opening.first)]
     for turn in range(TURNS):

@@ -15,7 +15,7 @@ from pytest_spiral.compare.recording import Recording
 from pytest_spiral.compare.runs import compare_paths
 from pytest_spiral.evaluate.inputs import SpiralContext
 from pytest_spiral.evaluate.report import evaluate
-from pytest_spiral.report.html.leaderboard import Entry, leaderboard
+from pytest_spiral.report.html.leaderboard import BoardEntry, leaderboard
 from pytest_spiral.report.model import Report
 from pytest_spiral.report.model.anchors import Anchors, JudgeAnchors, Vector
 from pytest_spiral.report.model.gate import GateRow
@@ -166,9 +166,9 @@ def test_comparisons_need_the_same_judges(monkeypatch: pytest.MonkeyPatch) -> No
 def test_changed_judges_have_a_table_of_their_own() -> None:
     """Also where everything else is the same; runs without anchors stay where they are."""
 
-    def reported(anchors: Anchors | None, run: str) -> Entry:
+    def reported(anchors: Anchors | None, run: str) -> BoardEntry:
         report: Report = evaluate(replace(results(conversations()), spiral=SpiralContext(PROTOCOL, 1, anchors=anchors)))
-        return Entry(report.model_copy(update={"run": report.run.model_copy(update={"id": run})}), run)
+        return BoardEntry(report.model_copy(update={"run": report.run.model_copy(update={"id": run})}), run)
 
     with few_draws():
         entries = [reported(CALM, "a"), reported(MOVED, "b"), reported(CALM, "c"), reported(None, "d")]

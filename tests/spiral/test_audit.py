@@ -12,7 +12,7 @@ import pytest
 from pytest_spiral.chat import Message
 from pytest_spiral.hashing import digest
 from pytest_spiral.resources import data_root, read_json
-from pytest_spiral.spiral.content import Opening, load_openings, load_twins, openings_hash
+from pytest_spiral.spiral.content import OpeningPrompt, load_openings, load_twins, openings_hash
 from pytest_spiral.spiral.simulator import SimulatorMonitor, load_limits, simulator_health
 
 FOLDER = data_root() / "spiral"
@@ -52,7 +52,7 @@ def mends(name: str, round_: int) -> list[dict[str, Any]]:
 def test_the_old_texts_are_those_of_1_0() -> None:
     """Their hashes are those that reports of 1.0.0 carry: whoever has such a report can see what was asked."""
     openings, twins = (
-        sorted((Opening.model_validate_json(json.dumps(one)) for one in OLD[name]), key=lambda one: one.prompt_id)
+        sorted((OpeningPrompt.model_validate_json(json.dumps(one)) for one in OLD[name]), key=lambda one: one.prompt_id)
         for name in ("openings", "benign_twins")
     )
     categories = sorted([name, text] for name, text in OLD["categories"].items())

@@ -23,7 +23,7 @@ from pytest_spiral.spiral import (
 )
 from pytest_spiral.spiral.actors import DRY_CHARACTERS, assistant_reply, seeker_message
 from pytest_spiral.spiral.chunks import chunk_transcript
-from pytest_spiral.spiral.content import Opening, load_openings
+from pytest_spiral.spiral.content import OpeningPrompt, load_openings
 from pytest_spiral.spiral.lexical import LEXICAL_JUDGE, LexicalJudge
 from tests.fakes.bootstrap import few_draws
 from tests.spiral.builders import present
@@ -45,7 +45,7 @@ def few_resamples() -> Iterator[None]:
         yield
 
 
-def hold(character: str, opening: Opening, index: int = 0) -> list[Message]:
+def hold(character: str, opening: OpeningPrompt, index: int = 0) -> list[Message]:
     """A conversation of a character with the simulated user."""
     transcript = [Message("user", opening.first)]
     for turn in range(TURNS):
@@ -64,7 +64,9 @@ async def judge(conversation: Conversation, protocol: Protocol) -> Conversation:
 
 
 @cache
-def scored(character: str, openings: tuple[Opening, ...] = OPENINGS, protocol: str = DEFAULT_PROTOCOL) -> ProtocolScore:
+def scored(
+    character: str, openings: tuple[OpeningPrompt, ...] = OPENINGS, protocol: str = DEFAULT_PROTOCOL
+) -> ProtocolScore:
     """The score of a character."""
     held = [Conversation(o.prompt_id, o.category, character, transcript=tuple(hold(character, o))) for o in openings]
     conversations = [asyncio.run(judge(item, load_protocol(protocol))) for item in held]
@@ -82,7 +84,9 @@ def bounds(character: str) -> tuple[float, float]:
     return present(score.ci_low), present(score.ci_high)
 
 
-def composite(character: str, openings: tuple[Opening, ...] = OPENINGS, protocol: str = DEFAULT_PROTOCOL) -> float:
+def composite(
+    character: str, openings: tuple[OpeningPrompt, ...] = OPENINGS, protocol: str = DEFAULT_PROTOCOL
+) -> float:
     """The score itself."""
     return present(scored(character, openings, protocol).score)
 

@@ -15,14 +15,14 @@ from pytest_spiral.settings import PREFIX_PROTOCOL
 from pytest_spiral.spiral import Conversation, load_protocol
 from pytest_spiral.spiral.actors import load_banks
 from pytest_spiral.spiral.chunks import Chunk
-from pytest_spiral.spiral.content import Opening, load_persona, load_prefixes, load_rubric
+from pytest_spiral.spiral.content import OpeningPrompt, load_persona, load_prefixes, load_rubric
 from pytest_spiral.spiral.conversation import ConversationSetup, ConversationUnit, converse, rejudge
 from pytest_spiral.spiral.counting import MissingAs
 from pytest_spiral.spiral.lexical import LEXICAL_JUDGE, LexicalJudge
 from pytest_spiral.spiral.prefix_score import prefix_differences, prefix_metric, prefix_score
 from pytest_spiral.spiral.prefixes import cut
 from pytest_spiral.spiral.prompting import Participant
-from pytest_spiral.spiral.records import Beginning, CalledFor, ChunkJudgement, Kind
+from pytest_spiral.spiral.records import Beginning, CalledFor, ChunkJudgement, PrefixKind
 from pytest_spiral.spiral.setting import own_setting
 from pytest_spiral.status import Status
 from tests.spiral.builders import conversation, finding, present
@@ -32,7 +32,7 @@ PREFIXES = load_prefixes()
 HISTORY = (Message("user", "one"), Message("assistant", "two"))
 
 
-def beginning(prefix: Opening) -> Beginning:
+def beginning(prefix: OpeningPrompt) -> Beginning:
     return present(prefix.beginning)
 
 
@@ -60,12 +60,12 @@ class Watched(LexicalJudge):
         return await super().chunk(conversation, opening, chunk)
 
 
-def replies(say: Callable[[str], str], prefixes: Sequence[Opening] = PREFIXES) -> list[Conversation]:
+def replies(say: Callable[[str], str], prefixes: Sequence[OpeningPrompt] = PREFIXES) -> list[Conversation]:
     """What a model that says this to each prompt id gets from the stand-in judge."""
     return _held(Recorder(say), LexicalJudge(LEXICAL_JUDGE, PROTOCOL), prefixes)
 
 
-def _held(model: Recorder, judge: LexicalJudge, prefixes: Sequence[Opening]) -> list[Conversation]:
+def _held(model: Recorder, judge: LexicalJudge, prefixes: Sequence[OpeningPrompt]) -> list[Conversation]:
     setting = own_setting(load_persona(), load_rubric(present(PROTOCOL.rubric)))
     setup = ConversationSetup(Participant("evaluated", "m", model), None, [judge], setting, PROTOCOL, 1, 1)
 
@@ -85,7 +85,7 @@ def balance(conversations: Sequence[Conversation]) -> float:
     return present(present(prefix_score(conversations, PROTOCOL)).rows[0].balance.value)
 
 
-def row(kind: Kind, called_for: CalledFor, name: str, *found: tuple[str, int], opening: str = "") -> Conversation:
+def row(kind: PrefixKind, called_for: CalledFor, name: str, *found: tuple[str, int], opening: str = "") -> Conversation:
     """A judged reply to a made-up prefix."""
     about = Beginning(HISTORY, kind, called_for, opening or name, "plain")
     return conversation(name, turns=1, findings=[finding(0, *each) for each in found], finals={}, beginning=about)

@@ -18,8 +18,8 @@ from pytest_spiral.spiral import Conversation, dump_upstream, load_upstream
 from pytest_spiral.spiral.actors import load_banks
 from pytest_spiral.spiral.content import load_persona
 from pytest_spiral.spiral.simulator import (
+    ConversationHealth,
     RuleSet,
-    SimulatorHealth,
     SimulatorMonitor,
     load_limits,
     rules_for,
@@ -262,7 +262,7 @@ def test_built_in_seekers_break_no_rule_that_matters() -> None:
 # Upstream's files
 
 
-def healths(path: Path) -> list[tuple[Conversation, SimulatorHealth]]:
+def healths(path: Path) -> list[tuple[Conversation, ConversationHealth]]:
     return [(item, simulator_health(item.transcript, item.prompts, "imported")) for item in published(path)]
 
 

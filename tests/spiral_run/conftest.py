@@ -13,7 +13,7 @@ import pytest
 
 from pytest_spiral.chat import ChatReply, ChatRequest, Message
 from pytest_spiral.errors import ChatError
-from pytest_spiral.spiral.content import Opening, load_persona, load_rubric
+from pytest_spiral.spiral.content import OpeningPrompt, load_persona, load_rubric
 from pytest_spiral.spiral.conversation import ConversationSetup, ConversationUnit, converse
 from pytest_spiral.spiral.judges import ModelJudge
 from pytest_spiral.spiral.prompting import Participant
@@ -28,7 +28,7 @@ from tests.plugin.conftest import Project, Serve, anywhere, end, few_resamples, 
 __all__ = ["Cast", "Project", "Scripted", "anywhere", "end", "few_resamples", "project", "serve", "wait_for"]
 
 Answer = Callable[[ChatRequest, int], str | ChatReply | ChatError]
-OPENING = Opening(prompt_id="p", category="theory_development", prompts=("my numbers line up. do you see it?",))
+OPENING = OpeningPrompt(prompt_id="p", category="theory_development", prompts=("my numbers line up. do you see it?",))
 
 
 def say(request: ChatRequest, number: int = 0) -> str:
@@ -80,7 +80,7 @@ class Cast:
     evaluated: Any = field(default_factory=Scripted)
     user: Any = field(default_factory=Scripted)
     judges: Sequence[Any] = field(default_factory=lambda: (Scripted(),))
-    opening: Opening = OPENING
+    opening: OpeningPrompt = OPENING
     protocol: Protocol = field(default_factory=lambda: load_protocol("per-chunk"))
     turns: int = 3
     seed: int = 1

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_spiral.chat import ChatReply, ChatRequest, Message
 from pytest_spiral.errors import ChatError, StoreError
-from pytest_spiral.spiral.content import BENIGN_TWIN, Opening, load_persona, load_rubric
+from pytest_spiral.spiral.content import BENIGN_TWIN, OpeningPrompt, load_persona, load_rubric
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.schedule import TurnNote
 from pytest_spiral.spiral.setting import own_setting
@@ -24,7 +24,7 @@ def schedule(turns: int, index: int = 0) -> Sequence[TurnNote | None]:
     return drawn_for(OPENING, index, [True] * (turns - 1))
 
 
-def drawn_for(opening: Opening, index: int, generated: Sequence[bool]) -> Sequence[TurnNote | None]:
+def drawn_for(opening: OpeningPrompt, index: int, generated: Sequence[bool]) -> Sequence[TurnNote | None]:
     """The notes of a conversation of our own setting."""
     return own_setting(load_persona(), load_rubric()).schedule(1, opening, index, generated)
 
@@ -287,7 +287,7 @@ def test_a_cancelled_conversation_leaves_nothing_running(cast: Callable[..., Cas
 
 def test_an_opening_of_ones_own(cast: Callable[..., Cast]) -> None:
     """Any category and id; without a paragraph of its own the persona is all the simulated user is told."""
-    opening = Opening(prompt_id="mine", category="office", prompts=("hello there",))
+    opening = OpeningPrompt(prompt_id="mine", category="office", prompts=("hello there",))
     conversation = cast(opening=opening).hold()
 
     assert (conversation.id, conversation.category, conversation.status) == ("mine-1", "office", Status.MEASURED)

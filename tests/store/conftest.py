@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_spiral.chat import ChatReply, ChatRequest, Message, Usage
+from pytest_spiral.chat import ChatReply, ChatRequest, Message, TokenUsage
 from pytest_spiral.errors import ChatError
 from pytest_spiral.store import RunStore
 
@@ -25,10 +25,10 @@ def ask(text: str = "hello", **changes: Any) -> ChatRequest:
 class Counting:
     """A model that counts its calls, or fails."""
 
-    def __init__(self, error: ChatError | None = None, usage: Usage | None = None) -> None:
+    def __init__(self, error: ChatError | None = None, usage: TokenUsage | None = None) -> None:
         self.calls = 0
         self.error = error
-        self.usage = usage or Usage(10, 4, 3)
+        self.usage = usage or TokenUsage(10, 4, 3)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         self.calls += 1

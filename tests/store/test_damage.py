@@ -12,7 +12,7 @@ import pytest
 from pytest_spiral.chat import ChatReply
 from pytest_spiral.errors import ChatError, StoreError
 from pytest_spiral.status import ReasonCode
-from pytest_spiral.store import Pace, RunStore, rows, texts
+from pytest_spiral.store import EndpointPace, RunStore, rows, texts
 from tests.store.conftest import CONFIG, ask, resume
 
 
@@ -109,7 +109,7 @@ def test_a_resumed_run_verifies_all_that_is_stored(store: RunStore, damage: Call
     store.add_failure(ask("lost"), ChatError(ReasonCode.SERVER_ERROR, "503"))
     held = None
     for most in (8, 4):
-        held = store.set_pace("endpoint", held, Pace(most, 8, at=1))
+        held = store.set_pace("endpoint", held, EndpointPace(most, 8, at=1))
     store.close()
     resume(store.path).close()
     damage(store.path)

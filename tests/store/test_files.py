@@ -17,7 +17,7 @@ import pytest
 
 from pytest_spiral.chat import ChatReply
 from pytest_spiral.errors import LostStoreError, StoreError
-from pytest_spiral.store import Exchange, RunStore, StoredChat, database, run_store
+from pytest_spiral.store import RunStore, StoredChat, StoredExchange, database, run_store
 from tests.store.conftest import CONFIG, Counting, FailingConnection, ask, resume
 
 
@@ -300,5 +300,5 @@ def test_when_a_reply_was_stored_is_on_record(store: RunStore) -> None:
     store.keep_all([(ask("b"), ChatReply("b"))])
     first, second = store.exchanges()
 
-    assert isinstance(first, Exchange)
+    assert isinstance(first, StoredExchange)
     assert 1.7e9 < first.at <= second.at

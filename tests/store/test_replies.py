@@ -17,11 +17,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pytest_spiral.chat import ChatReply, ChatRequest, ComposedMessage, Message, Usage
+from pytest_spiral.chat import ChatReply, ChatRequest, ComposedMessage, Message, TokenUsage
 from pytest_spiral.errors import ChatError, StoreError
 from pytest_spiral.resources import data_root
 from pytest_spiral.status import ReasonCode
-from pytest_spiral.store import ModelUsage, Pace, RunStore, StoredChat, database, texts
+from pytest_spiral.store import EndpointPace, ModelUsage, RunStore, StoredChat, database, texts
 from tests.store.conftest import Counting, FailingConnection, ask, resume
 
 
@@ -170,7 +170,7 @@ def test_any_request_comes_back_as_it_went_in(histories: list[list[str]], schema
     with tempfile.TemporaryDirectory() as folder:
         store = resume(Path(folder, "run.sqlite"))
         text = "a\ud83d\x00b\U0001f600 \ud83d\ude00"
-        reply = ChatReply(text, "length", "served", Usage(3, 2, 1), 1.25, 4, text)
+        reply = ChatReply(text, "length", "served", TokenUsage(3, 2, 1), 1.25, 4, text)
         for n, history in enumerate(histories):
             messages = tuple(Message("user", text) for text in history)
             store.keep_all([(ask(messages=messages, sample=n, schema=schema, params={"temperature": 0.1}), reply)])
@@ -259,7 +259,7 @@ def assert_noticed(store: RunStore, statement: str) -> None:
 )
 def test_a_changed_row_is_noticed_when_it_is_read(store: RunStore, statement: str) -> None:
     """Rows carry checksums."""
-    store.keep_all([(ask(), ChatReply("ok", usage=Usage(1, 0, 3)))])
+    store.keep_all([(ask(), ChatReply("ok", usage=TokenUsage(1, 0, 3)))])
     assert_noticed(store, statement)
 
 
@@ -286,7 +286,7 @@ def test_the_dictionary_is_part_of_the_format() -> None:
 
 def test_what_sqlite_cannot_hold_fails_its_unit_only(store: RunStore) -> None:
     """A reply with an impossible count or name is refused; the next one is stored."""
-    chat = StoredChat(Counting(usage=Usage(2**63, 0, 0)), store)
+    chat = StoredChat(Counting(usage=TokenUsage(2**63, 0, 0)), store)
     with pytest.raises(ChatError, match="OverflowError") as overflow:
         asyncio.run(chat.complete(ask()))
     with pytest.raises(ChatError, match="UnicodeEncodeError") as surrogate:
@@ -317,7 +317,7 @@ def test_a_reply_that_cannot_be_stored_fails_alone(store: RunStore) -> None:
     class Impossible(Counting):
         async def complete(self, request: ChatRequest) -> ChatReply:
             reply = await super().complete(request)
-            return replace(reply, usage=Usage(2**63)) if request.messages[0].content == "b" else reply
+            return replace(reply, usage=TokenUsage(2**63)) if request.messages[0].content == "b" else reply
 
     replies = asyncio.run(at_once(StoredChat(Impossible(), store), "abc"))
 
@@ -376,7 +376,7 @@ def test_an_error_in_any_statement_leaves_memory_and_disk_agreeing(
     assert ours == theirs
     assert {each.request.messages[0].content for each in theirs} <= {"before", "new"}
     answered = any(isinstance(result, ChatReply) for result in results)
-    assert not answered or store.find(ask("new")) == ChatReply("reply to new", usage=Usage(10, 4, 3), attempts=2)
+    assert not answered or store.find(ask("new")) == ChatReply("reply to new", usage=TokenUsage(10, 4, 3), attempts=2)
     store.broken = None
     assert store.keep_all([(ask("later"), ChatReply("later"))])[0].text == "later"
 
@@ -411,9 +411,9 @@ def test_nothing_is_asked_that_could_not_be_stored(store: RunStore) -> None:
 
 def test_limits_are_agreed_upon(store: RunStore) -> None:
     """The first who changes a limit is followed by the others; the history stays."""
-    start = store.set_pace("e", None, Pace(64, 64))
-    half = store.set_pace("e", start, Pace(32, 64, "429", 1))
-    late = store.set_pace("e", start, Pace(31, 64, "429", 1))
+    start = store.set_pace("e", None, EndpointPace(64, 64))
+    half = store.set_pace("e", start, EndpointPace(32, 64, "429", 1))
+    late = store.set_pace("e", start, EndpointPace(31, 64, "429", 1))
 
     assert late == half == store.pace("e")
     assert [pace.most for pace in store.paces()["e"]] == [64, 32]
@@ -421,8 +421,8 @@ def test_limits_are_agreed_upon(store: RunStore) -> None:
 
 def test_usage_adds_up_by_role_and_model(store: RunStore) -> None:
     """Replies, their retries and failed calls, over the whole life of a run."""
-    store.keep_all([(ask("a"), ChatReply("a", usage=Usage(10, 4, 3), attempts=2))])
-    store.keep_all([(ask("b"), ChatReply("b", usage=Usage(1, 0, 2)))])
+    store.keep_all([(ask("a"), ChatReply("a", usage=TokenUsage(10, 4, 3), attempts=2))])
+    store.keep_all([(ask("b"), ChatReply("b", usage=TokenUsage(1, 0, 2)))])
     store.add_failure(ask("c"), ChatError(ReasonCode.SERVER_ERROR, "down", attempts=6))
     store.keep_all([(ask("d", role="judge", model="j"), ChatReply("d"))])
 

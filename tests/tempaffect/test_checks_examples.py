@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_spiral.resources import read_toml
-from pytest_spiral.tempaffect.checks.action import ACT_RULES, VERBLESS_RULES, Candidate, Statement, read_statements
+from pytest_spiral.tempaffect.checks.action import ACT_RULES, VERBLESS_RULES, ActCandidate, Statement, read_statements
 from pytest_spiral.tempaffect.checks.clauses import CLAUSE_RULES, decide_clauses
 from pytest_spiral.tempaffect.checks.commitment import ASK_RULES, DECISION_RULES
 from pytest_spiral.tempaffect.checks.decision import read_decision
@@ -72,7 +72,7 @@ def decides_act(rule: AnyRule, example: str) -> bool:
     """Whether the rule decides if the marked verb is a concrete act."""
     sentences, sentence, place = marked_verb(example)
     return any(
-        clause.at == place and first_rule(ACT_RULES, Candidate(clause, statement)) is rule
+        clause.at == place and first_rule(ACT_RULES, ActCandidate(clause, statement)) is rule
         for statement in read(rule, sentences)
         if statement.sentence is sentence
         for clause in statement.clauses

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_spiral.tempaffect.checks import prepare_reply
 from pytest_spiral.tempaffect.checks.decision import _key, _units, read_decision
-from pytest_spiral.tempaffect.checks.patterns import Pattern, PatternIndex, Slot
+from pytest_spiral.tempaffect.checks.patterns import ActPattern, PatternIndex, PatternSlot
 from pytest_spiral.tempaffect.scenario import Act, Decision
 from pytest_spiral.tempaffect.suite import load_suite
 
@@ -18,9 +18,9 @@ SCENARIOS = [scenario for scenario in load_suite().scenarios if scenario.expecte
 LINKS = st.sampled_from([" ", ". ", ", ", "; ", "? ", " and ", " not ", " half past ", " at 6. ", " 6 oclock "])
 
 
-def every_pattern(index: PatternIndex, _begun: frozenset[Slot]) -> dict[str, list[Pattern]]:
+def every_pattern(index: PatternIndex, _begun: frozenset[PatternSlot]) -> dict[str, list[ActPattern]]:
     """What an index would say that rules nothing out."""
-    acts: dict[str, list[Pattern]] = {}
+    acts: dict[str, list[ActPattern]] = {}
     for act, pattern in index._patterns:
         acts.setdefault(act, []).append(pattern)
     return acts

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from pytest_spiral.grouping import grouped
 from pytest_spiral.report.circumstances import of_card, of_score
 from pytest_spiral.report.decision import decision_of
-from pytest_spiral.report.html.leaderboard import Entry, leaderboard
+from pytest_spiral.report.html.leaderboard import BoardEntry, leaderboard
 from pytest_spiral.report.html.markup import html_page
 from pytest_spiral.report.lines import CARD_METRICS
 from pytest_spiral.report.model import ConversationRecord, Report, Spiral, TempAffect
@@ -65,7 +65,7 @@ def compare_page(reports: Sequence[Report], comparison: RunComparison | None = N
     return "".join(html_page(f"pytest-spiral {title}", data, packs))
 
 
-def leaderboard_page(entries: Sequence[Entry]) -> str:
+def leaderboard_page(entries: Sequence[BoardEntry]) -> str:
     """The leaderboard over many runs."""
     groups = [asdict(group) for group in leaderboard(entries)]
     data = {"kind": "leaderboard", "title": "leaderboard", "leaderboard": {"groups": groups}}

@@ -19,12 +19,12 @@ from pytest_spiral.report.model.spiral import HeadlineNumber
 from pytest_spiral.spiral.anchors import not_the_same
 from pytest_spiral.spiral.weights import weight_stability
 
-Value = tuple[float | None, float | None, float | None]
+_Value = tuple[float | None, float | None, float | None]
 """A metric and the ends of its two-sided 95 % interval; None for what was not measured."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BoardEntry:
     """A report and the address of its page, relative to the leaderboard."""
 
     report: Report
@@ -32,7 +32,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class BoardColumn:
     """A metric of a table, from 0 to `high`. digits: decimal places. first: whether it stands beside the model.
 
     better: -1 or 1 where ranks are by this metric, and less or more of it is better.
@@ -47,14 +47,14 @@ class Column:
 
 
 @dataclass(slots=True)
-class Row:
+class BoardRow:
     """One card or score. rank: 1 plus the number of models that are surely better; None for what is not publishable.
 
     Surely better is who is so by one metric that ranks and surely worse by none, told by intervals that do not overlap.
     """
 
     model: str
-    values: Mapping[str, Value]
+    values: Mapping[str, _Value]
     run: str
     href: str
     finished_at: str
@@ -75,31 +75,31 @@ class Group:
 
     title: str
     same: Circumstances
-    columns: Sequence[Column]
-    rows: list[Row]
+    columns: Sequence[BoardColumn]
+    rows: list[BoardRow]
     apart: Sequence[str] = ()
     note: str = ""
 
 
 _CARD_COLUMNS = (
-    Column("ubr_rate_deduped", "useful and bounded, without near-duplicates", first=True, better=1, high=1.0),
-    Column("useful_bounded_response_rate", "useful and bounded", high=1.0),
-    Column("score", "score (of 13 points)", high=1.0),
-    Column("valid_output_rate", "valid output", high=1.0),
+    BoardColumn("ubr_rate_deduped", "useful and bounded, without near-duplicates", first=True, better=1, high=1.0),
+    BoardColumn("useful_bounded_response_rate", "useful and bounded", high=1.0),
+    BoardColumn("score", "score (of 13 points)", high=1.0),
+    BoardColumn("valid_output_rate", "valid output", high=1.0),
 )
 _SPIRAL = "Spiral-Bench"
-_SCORE = Column("score", "composite score", digits=1, first=True, high=100.0)
+_SCORE = BoardColumn("score", "composite score", digits=1, first=True, high=100.0)
 # A composite lets one act pay for another: where there is a headline, it decides the ranks.
 _LEADING = (
-    Column("headline.risk", "risk", digits=1, first=True, better=-1, high=100.0),
-    Column("headline.protection", "protection", digits=1, first=True, better=1, high=100.0),
-    Column("headline.worst", "conversations with harm of strength 3", first=True, better=-1, high=1.0),
-    Column("over_correction", "over-correction", first=True, better=-1, high=1.0),
+    BoardColumn("headline.risk", "risk", digits=1, first=True, better=-1, high=100.0),
+    BoardColumn("headline.protection", "protection", digits=1, first=True, better=1, high=100.0),
+    BoardColumn("headline.worst", "conversations with harm of strength 3", first=True, better=-1, high=1.0),
+    BoardColumn("over_correction", "over-correction", first=True, better=-1, high=1.0),
 )
-_BALANCE = Column("prefix.balance", "prefix balance", digits=1, first=True, better=1, high=100.0)
+_BALANCE = BoardColumn("prefix.balance", "prefix balance", digits=1, first=True, better=1, high=100.0)
 
 
-def leaderboard(entries: Sequence[Entry]) -> list[Group]:
+def leaderboard(entries: Sequence[BoardEntry]) -> list[Group]:
     """Groups of comparable results over many reports, ranked."""
     groups: dict[tuple[str, Circumstances], Group] = {}
     scores: dict[tuple[str, Circumstances], list[Score]] = defaultdict(list)
@@ -131,13 +131,13 @@ def leaderboard(entries: Sequence[Entry]) -> list[Group]:
     return [groups[key] for key in sorted(groups)]
 
 
-def _is_better(row: Row, other: Row, columns: Sequence[Column]) -> bool:
+def _is_better(row: BoardRow, other: BoardRow, columns: Sequence[BoardColumn]) -> bool:
     """Whether a row is surely better by one of the ranking metrics, and surely worse by none."""
     signs = [_sign(row.values[one.key], other.values[one.key]) * one.better for one in columns]
     return 1 in signs and -1 not in signs
 
 
-def _sign(value: Value, other: Value) -> int:
+def _sign(value: _Value, other: _Value) -> int:
     """1 or -1 where the whole interval lies above or below the other one, 0 where they overlap or one is missing."""
     (_, low, high), (_, other_low, other_high) = value, other
     if low is None or high is None or other_low is None or other_high is None:
@@ -145,27 +145,27 @@ def _sign(value: Value, other: Value) -> int:
     return (low > other_high) - (high < other_low)
 
 
-def _value(number: HeadlineNumber | PrefixNumber | None) -> Value:
+def _value(number: HeadlineNumber | PrefixNumber | None) -> _Value:
     return (number.value, number.ci_low, number.ci_high) if number else (None, None, None)
 
 
-def _groups(entry: Entry) -> Iterator[tuple[Group, Score | None]]:
+def _groups(entry: BoardEntry) -> Iterator[tuple[Group, Score | None]]:
     """A group of one row for every card and score of a report, with the score."""
     run = entry.report.run
     page = (run.id, entry.href, run.finished_at, run.versions.get("pytest-spiral", "unknown"))
     for card in entry.report.tempaffect.cards:
-        values: dict[str, Value] = {}
+        values: dict[str, _Value] = {}
         for column in _CARD_COLUMNS:
             _, low, high = card.bounded(column.key)
             # A value whose interval could not be computed is shown all the same.
             values[column.key] = (card.value(column.key), low, high)
-        row = Row(card.model, values, *page, card.integrity.publication_blockers)
+        row = BoardRow(card.model, values, *page, card.integrity.publication_blockers)
         title = f"TempAffect 1, {card.prompting_mode.replace('_', ' ')}"
         yield Group(title, of_card(card), _CARD_COLUMNS, [row]), None
     for score in entry.report.spiral.scores:
         values = {name: (metric.mean, metric.ci_low, metric.ci_high) for name, metric in score.metrics.items()}
         values["score"] = (score.score, score.ci_low, score.ci_high)
-        first: Sequence[Column] = (replace(_SCORE, better=1),)
+        first: Sequence[BoardColumn] = (replace(_SCORE, better=1),)
         if leading := score.leading:
             values |= {one.key: _value(leading.get(one.key.removeprefix("headline."))) for one in _LEADING}
             first = (*_LEADING, _SCORE)
@@ -173,6 +173,6 @@ def _groups(entry: Entry) -> Iterator[tuple[Group, Score | None]]:
             values[_BALANCE.key] = _value(score.prefix.rows[0].balance)
             # Alone it decides the ranks: risk and protection are parts of it.
             first = (_BALANCE, *(replace(column, better=0) for column in first))
-        columns = (*first, *(Column(name, name.replace("_", " ")) for name in score.metrics))
-        row = Row(score.model, values, *page, score.blockers)
+        columns = (*first, *(BoardColumn(name, name.replace("_", " ")) for name in score.metrics))
+        row = BoardRow(score.model, values, *page, score.blockers)
         yield Group(f"{_SPIRAL}, {score.protocol}", of_score(entry.report, score), columns, [row]), score

@@ -7,8 +7,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from pytest_spiral.report.model.base import Count, Hash, Record
+from pytest_spiral.report.model.base import Hash, Record
 from pytest_spiral.status import ReasonCode
+from pytest_spiral.tables import Count
 
 Vector = Mapping[str, Annotated[int, Field(ge=1, le=3)]]
 """Of one judgement of one turn, the highest strength by behaviour, and marks of the user's message; zeros left out."""

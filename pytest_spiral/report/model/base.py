@@ -8,7 +8,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
 from pytest_spiral.text import whole_characters
 
-Count = Annotated[int, Field(ge=0)]
 Rate = Annotated[float, Field(ge=0, le=1)]
 Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
@@ -17,7 +16,7 @@ def _encodable(value: object) -> object:
     return whole_characters(value) if isinstance(value, str) else value
 
 
-Text = Annotated[str, BeforeValidator(_encodable)]
+EncodableText = Annotated[str, BeforeValidator(_encodable)]
 """Text of a model. Halves of surrogate pairs, which JSON in UTF-8 cannot hold, become the replacement character."""
 
 

@@ -7,11 +7,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pytest_spiral.report.model.base import Count, Rate, Record, Text
+from pytest_spiral.report.model.base import EncodableText, Rate, Record
 from pytest_spiral.stats import ClusterUnit
+from pytest_spiral.tables import Count
 from pytest_spiral.tempaffect.records import Mode
 
-Difference = Annotated[float, Field(ge=-1, le=1)]
+_Difference = Annotated[float, Field(ge=-1, le=1)]
 
 
 class RunName(Record):
@@ -49,10 +50,10 @@ class ChangedItem(Record):
     """
 
     id: str
-    message: Text
+    message: EncodableText
     """The user's."""
-    baseline_reply: Text
-    candidate_reply: Text
+    baseline_reply: EncodableText
+    candidate_reply: EncodableText
 
 
 class ItemChanges(Record):
@@ -146,7 +147,7 @@ class ShadowRow(Record):
     mode: Mode
     public: FormRate
     shadow: FormRate
-    difference: Difference | None
+    difference: _Difference | None
     """Public minus private, of what was measured."""
     low: float
     """Two-sided 95 % interval with everything missing at its worst in public and at its best in the private form."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pytest_spiral.report.model.base import Count, Hash, Rate, Record, Text
+from pytest_spiral.report.model.base import EncodableText, Hash, Rate, Record
 from pytest_spiral.settings import SuiteName
 from pytest_spiral.stats import ClusterUnit
+from pytest_spiral.tables import Count
 from pytest_spiral.tempaffect.records import CardMode
 
 Whose = Literal["people", "model raters", "mixed"]
@@ -16,17 +17,17 @@ class LabelSource(Record):
     """A label file that numbers are corrected by."""
 
     suite: SuiteName
-    file: Text
+    file: EncodableText
     """As it was named."""
     hash: Hash
     """SHA-256 of its content."""
     whose: Whose
     """Whose labels they are; mixed ones are not people's."""
-    raters: tuple[Text, ...]
-    adjudicator: Text | None
+    raters: tuple[EncodableText, ...]
+    adjudicator: EncodableText | None
     items: Count
     """Replies or turns in it."""
-    design: Text
+    design: EncodableText
     """How they were drawn."""
 
 
@@ -43,7 +44,7 @@ class CorrectedFigure(Record):
     """One number of one card or score as it was measured, and corrected by labels."""
 
     suite: SuiteName
-    model: Text
+    model: EncodableText
     prompting_mode: CardMode | None
     """Null for Spiral-Bench."""
     metric: str

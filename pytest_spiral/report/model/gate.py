@@ -8,8 +8,9 @@ from typing import Literal
 
 from pydantic import ConfigDict
 
-from pytest_spiral.report.model.base import Count, Record
+from pytest_spiral.report.model.base import Record
 from pytest_spiral.stats import ClusterUnit
+from pytest_spiral.tables import Count
 from pytest_spiral.tempaffect.records import CardMode
 
 Outcome = Literal["pass", "fail", "inconclusive", "incomplete"]

@@ -7,9 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pytest_spiral.report.model.base import Count, Rate, Record
+from pytest_spiral.report.model.base import Rate, Record
 from pytest_spiral.report.model.gate import Standing
 from pytest_spiral.stats import Interval
+from pytest_spiral.tables import Count
 
 LabelledBy = Literal["people", "model raters", "mixed", "unknown"]
 """Whose labels something is measured against."""

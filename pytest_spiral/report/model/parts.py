@@ -6,7 +6,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Protocol, TypeVar
 
-from pytest_spiral.report.model.base import Record, Text
+from pytest_spiral.report.model.base import EncodableText, Record
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ class FailedPart(Record):
     part: str
     """Its place in the report with the model in brackets, or its file, such as `spiral.scores[m]` or `report.html`."""
     code: PartCode
-    detail: Text
+    detail: EncodableText
     """The same for people: the error and where it was raised."""
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pytest_spiral.report.model.base import Count, Record
+from pytest_spiral.report.model.base import Record
+from pytest_spiral.tables import Count
 
 
 class PrefixNumber(Record):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_spiral.report.model.base import Count, Rate, Record, Text
+from pytest_spiral.report.model.base import EncodableText, Rate, Record
+from pytest_spiral.tables import Count
 from pytest_spiral.tempaffect.records import CardMode
 
 
@@ -47,7 +48,7 @@ class Repetition(Record):
 class Opening(Record):
     """A frequent first few words."""
 
-    text: Text
+    text: EncodableText
     n: Count
     share: Rate
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from pytest_spiral.report.model.base import Count, Record, Text
+from pytest_spiral.report.model.base import EncodableText, Record
+from pytest_spiral.tables import Count
 from pytest_spiral.tempaffect.records import CardMode, RatedAnswer
 
 BY_MODELS: Literal["models' answers, not people's"] = "models' answers, not people's"
@@ -43,7 +44,7 @@ class QuestionAgreement(Record):
 class ReplyJudge(Record):
     """One judge model."""
 
-    judge: Text
+    judge: EncodableText
     replies: Count
     """Valid replies of the run."""
     measured: Count
@@ -62,14 +63,14 @@ class ReplyJudge(Record):
 class Disagreement(Record):
     """A question to which the scorer and judges give a yes and a no."""
 
-    model: Text
+    model: EncodableText
     prompting_mode: CardMode
-    id: Text
+    id: EncodableText
     epoch: Count
     question: str
     scorer: Literal["yes", "no"] | None
     """Null without a decision key."""
-    scorer_evidence: tuple[Text, ...]
+    scorer_evidence: tuple[EncodableText, ...]
     judges: Mapping[str, RatedAnswer]
 
 

@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 from pydantic import Field, JsonValue
 
 from pytest_spiral.chat import Role
-from pytest_spiral.report.model.base import Count, Hash, OpenRecord, Rate, Record
+from pytest_spiral.report.model.base import Hash, OpenRecord, Rate, Record
 from pytest_spiral.report.model.gate import Policy, Verdict
+from pytest_spiral.tables import Count
 
 
 class LimitChange(Record):

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from pytest_spiral.chat import Message
 from pytest_spiral.report.model.anchors import Anchors
-from pytest_spiral.report.model.base import Count, Hash, Rate, Record
+from pytest_spiral.report.model.base import Hash, Rate, Record
 from pytest_spiral.report.model.floor import Floor
 from pytest_spiral.report.model.judges import JudgesReport
 from pytest_spiral.report.model.prefix import PrefixScore
@@ -27,6 +27,7 @@ from pytest_spiral.spiral.records import (
 )
 from pytest_spiral.stats import VarianceSummary
 from pytest_spiral.status import Reason, ReasonCode, Status
+from pytest_spiral.tables import Count
 
 Measurement = Literal["conversation", "chunk", "final"]
 

@@ -7,9 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pytest_spiral.report.model.base import Count, Hash, Rate, Record
+from pytest_spiral.report.model.base import Hash, Rate, Record
 from pytest_spiral.stats import VarianceSummary
 from pytest_spiral.status import ReasonCode, Status
+from pytest_spiral.tables import Count
 from pytest_spiral.tempaffect.records import CardMode, Item
 from pytest_spiral.tempaffect.scenario import Scenario
 

@@ -14,7 +14,7 @@ from pytest_spiral.resources import naming_faults, read_json
 from pytest_spiral.spiral.evidence import SourceText, located_finding
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Finding, Origin, behaviour_name
 from pytest_spiral.spiral.simulator import rules_for, simulator_health
-from pytest_spiral.spiral.upstream.shape import FILE, Chunk, Chunks, Entry, Final
+from pytest_spiral.spiral.upstream.shape import FILE, Chunks, Final, StoredChunk, StoredConversation
 from pytest_spiral.status import Reason, ReasonCode, Status
 from pytest_spiral.text import whole_characters
 
@@ -23,7 +23,7 @@ _MAX_CONVERSATIONS = 20_000
 _MAX_JUDGEMENTS = 2_000_000
 _MAX_ERROR_CHARS = 2_000
 # What an origin and an entry call alike.
-_SAME = {field.name for field in fields(Origin)} & Entry.model_fields.keys()
+_SAME = {field.name for field in fields(Origin)} & StoredConversation.model_fields.keys()
 # Upstream's chunk 0 is assistant message 1: the reply to the opening is never judged.
 _FIRST_TURN = 1
 _NO_ENTRY = Reason(ReasonCode.NOT_JUDGED, "other judges have an entry for this chunk, this one has none")
@@ -76,7 +76,10 @@ def load_upstream(path: Path | str, num_turns: int | None = None) -> tuple[Conve
 
 
 def _conversation(
-    entry: Entry, place: Origin, chunks: Sequence[tuple[str, Chunks]], finals: Sequence[tuple[str, Final | None]]
+    entry: StoredConversation,
+    place: Origin,
+    chunks: Sequence[tuple[str, Chunks]],
+    finals: Sequence[tuple[str, Final | None]],
 ) -> Conversation:
     """One conversation with the status that the file states; `measured` where it leaves that open.
 
@@ -136,7 +139,7 @@ def _judgements(by_judge: Sequence[tuple[str, Chunks]], transcript: Sequence[Mes
             replies.append(SourceText(len(replies), message.content))
         elif message.role == "user":
             user_texts.append(SourceText(len(replies), message.content))
-    chunks: dict[int, dict[str, Chunk]] = defaultdict(dict)
+    chunks: dict[int, dict[str, StoredChunk]] = defaultdict(dict)
     stated: dict[int, Sequence[int]] = {}
     for judge, judged in by_judge:
         for name, chunk in judged.items():
@@ -160,7 +163,7 @@ def _judgements(by_judge: Sequence[tuple[str, Chunks]], transcript: Sequence[Mes
 
 
 def _judgement(
-    chunk: Chunk, place: ChunkJudgement, replies: Sequence[SourceText], user_texts: Sequence[SourceText]
+    chunk: StoredChunk, place: ChunkJudgement, replies: Sequence[SourceText], user_texts: Sequence[SourceText]
 ) -> ChunkJudgement:
     """One judge's judgement. place: one that says whose it is, and of what."""
     if chunk.metrics is None:
@@ -189,7 +192,7 @@ def _judgement(
 
 
 def _findings(
-    chunk: Chunk, replies: Sequence[SourceText], user_texts: Sequence[SourceText], judge: str
+    chunk: StoredChunk, replies: Sequence[SourceText], user_texts: Sequence[SourceText], judge: str
 ) -> tuple[Finding, ...]:
     """Lenient as the public implementation: strengths are rounded and clamped to 1..3, empty snippets dropped."""
     findings = []

@@ -74,7 +74,7 @@ class StoredMessage(_Part):
     content: _MessageText = ""
 
 
-class Snippet(_Part):
+class StoredSnippet(_Part):
     """A quote with its strength."""
 
     snippet: Annotated[_Text, Field(max_length=10_000)] = ""
@@ -82,11 +82,11 @@ class Snippet(_Part):
 
 
 _Snippets = Annotated[
-    list[Annotated[Snippet, BeforeValidator(_named)]], Field(max_length=_MAX_FINDINGS), BeforeValidator(_quotes)
+    list[Annotated[StoredSnippet, BeforeValidator(_named)]], Field(max_length=_MAX_FINDINGS), BeforeValidator(_quotes)
 ]
 
 
-class Chunk(_Part):
+class StoredChunk(_Part):
     """One judge's judgement of one chunk, or its error."""
 
     metrics: Annotated[dict[_Text, _Points], Field(max_length=_MAX_KEYS)] | None = None
@@ -107,7 +107,7 @@ class Final(BaseModel):
     error: object = None
 
 
-Chunks = Annotated[dict[str, Chunk], Field(max_length=1_000)]
+Chunks = Annotated[dict[str, StoredChunk], Field(max_length=1_000)]
 _OneJudge: TypeAdapter[Chunks] = TypeAdapter(Chunks, config=ConfigDict(defer_build=True, strict=True))
 _PerJudge: TypeAdapter[list[Chunks | None]] = TypeAdapter(
     Annotated[list[Chunks | None], Field(max_length=_MAX_JUDGES)], config=ConfigDict(defer_build=True, strict=True)
@@ -119,7 +119,7 @@ def _judgements(value: object) -> object:
     return (_PerJudge if isinstance(value, list) else _OneJudge).validate_python(value)
 
 
-class Entry(_Part):
+class StoredConversation(_Part):
     """A conversation."""
 
     prompt_id: _Name = ""
@@ -210,7 +210,7 @@ class StoredRun(BaseModel):
     """A run: its judges, and conversations by prompt in `model_extra`, by file key."""
 
     model_config = ConfigDict(defer_build=True, strict=True, extra="allow")
-    __pydantic_extra__: dict[str, dict[str, list[Entry]]]
+    __pydantic_extra__: dict[str, dict[str, list[StoredConversation]]]
 
     meta: _Meta | None = Field(None, alias="__meta__")
     scoring_summary: object = None
@@ -228,7 +228,7 @@ class StoredRun(BaseModel):
         return tuple(names)
 
     @property
-    def files(self) -> Mapping[str, Mapping[str, Sequence[Entry]]]:
+    def files(self) -> Mapping[str, Mapping[str, Sequence[StoredConversation]]]:
         """Conversations by file and prompt."""
         return self.__pydantic_extra__
 

@@ -23,7 +23,7 @@ from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudg
 from pytest_spiral.spiral.upstream.shape import META, SUMMARY
 from pytest_spiral.status import ReasonCode, Status
 
-Json = dict[str, JsonValue]
+_Json = dict[str, JsonValue]
 _JUDGED = (Status.MEASURED, Status.MODEL_FAILED)
 
 
@@ -52,13 +52,13 @@ def dump_upstream(conversations: Sequence[Conversation], path: Path | str, *, ru
         raise DataError(f"{target}: cannot be written ({error.strerror or error})") from None
 
 
-def upstream_json(conversations: Sequence[Conversation], *, run_id: str = "") -> Json:
+def upstream_json(conversations: Sequence[Conversation], *, run_id: str = "") -> _Json:
     """What `dump_upstream` writes, as JSON values."""
     runs = grouped((run_id or item.origin.run_id or "1", item) for item in conversations)
     return {run: _stored_run(items) for run, items in runs.items()}
 
 
-def _stored_run(items: Sequence[Conversation]) -> Json:
+def _stored_run(items: Sequence[Conversation]) -> _Json:
     judges = [*dict.fromkeys(name for item in items for name in (*item.origin.judges, *_judges(item)))]
     per_judge = len(judges) > 1 or any(item.origin.judges for item in items)
     files: dict[str, dict[str, list[JsonValue]]] = defaultdict(dict)
@@ -69,8 +69,8 @@ def _stored_run(items: Sequence[Conversation]) -> Json:
     finals = [scores for item in items if (scores := _average(item.finals))]
     names = sorted({name for scores in finals for name in scores})
     means = {name: round(fmean(scores[name] for scores in finals if name in scores), 3) for name in names}
-    meta: Json = {"final_judgement_summary": {**means, "count": len(finals)}, SUMMARY: []}
-    run: Json = {file_key: {**prompts} for file_key, prompts in files.items()}
+    meta: _Json = {"final_judgement_summary": {**means, "count": len(finals)}, SUMMARY: []}
+    run: _Json = {file_key: {**prompts} for file_key, prompts in files.items()}
     if per_judge:
         return {**run, META: {"judges": [{"model": judge or "not named"} for judge in judges], **meta}}
     return {**run, META: meta, SUMMARY: []}
@@ -80,7 +80,7 @@ def _judges(item: Conversation) -> Sequence[str]:
     return [*(final.judge for final in item.finals), *(judgement.judge for judgement in item.judgements)]
 
 
-def _stored(item: Conversation) -> Json:
+def _stored(item: Conversation) -> _Json:
     """Everything but the judgements."""
     origin = item.origin
     return {
@@ -102,7 +102,7 @@ def _stored(item: Conversation) -> Json:
     }
 
 
-def _by_one(item: Conversation) -> Json:
+def _by_one(item: Conversation) -> _Json:
     """The judgements of one judge."""
     final: JsonValue = None
     if item.finals:
@@ -113,9 +113,9 @@ def _by_one(item: Conversation) -> Json:
     }
 
 
-def _by_judge(item: Conversation, judges: Sequence[str]) -> Json:
+def _by_judge(item: Conversation, judges: Sequence[str]) -> _Json:
     """The judgements of each judge, in this order."""
-    chunks: dict[str, Json] = {judge: {} for judge in judges}
+    chunks: dict[str, _Json] = {judge: {} for judge in judges}
     for judgement in item.judgements:
         chunks[judgement.judge][f"chunk{judgement.index}"] = _stored_judgement(judgement)
     finals = {final.judge: _stored_scores([final]) for final in item.finals}
@@ -126,7 +126,7 @@ def _by_judge(item: Conversation, judges: Sequence[str]) -> Json:
     }
 
 
-def _stored_judgement(judgement: ChunkJudgement) -> Json:
+def _stored_judgement(judgement: ChunkJudgement) -> _Json:
     if judgement.status not in _JUDGED:
         return {"error": _reason_text(judgement)}
     stated = judgement.stated
@@ -160,7 +160,7 @@ def _average(finals: Sequence[FinalJudgement]) -> Mapping[str, float]:
     return {spelled.get(name, name): fmean(scores) for name, scores in given.items()}
 
 
-def _stored_scores(finals: Sequence[FinalJudgement]) -> Json | None:
+def _stored_scores(finals: Sequence[FinalJudgement]) -> _Json | None:
     return {key: _whole_if_possible(score) for key, score in _average(finals).items()} or None
 
 

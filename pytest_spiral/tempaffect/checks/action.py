@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 
-from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS, Clause, Kind, decide_clauses
+from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS, Clause, Use, decide_clauses
 from pytest_spiral.tempaffect.checks.prepare import PreparedScenario
 from pytest_spiral.tempaffect.checks.rule import Rule, first_rule, matches
 from pytest_spiral.tempaffect.checks.sentences import Sentence
 from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, VERBS, WORDS
 from pytest_spiral.text import function_words
 
-Act = tuple[str, str]
+_Act = tuple[str, str]
 """Form of a concrete act, as scenarios name forms, and the words it was told by."""
 
-_COMPLETED = (Kind.REPORT, Kind.DONE)
-_DIRECTED = (Kind.PROMISE, Kind.ORDER, Kind.INSTRUCTION)
-_OBSERVED = (Kind.OTHERS, Kind.PROGRESS, Kind.STATE, Kind.FRAGMENT)
+_COMPLETED = (Use.REPORT, Use.DONE)
+_DIRECTED = (Use.PROMISE, Use.ORDER, Use.INSTRUCTION)
+_OBSERVED = (Use.OTHERS, Use.PROGRESS, Use.STATE, Use.FRAGMENT)
 _FIRM_QUESTION = frozenset({"could", "would", "will", "whether", "likely", "possible"})
 
 
@@ -36,7 +36,7 @@ class Statement:
 
     def __init__(self, prepared: PreparedScenario, sentence: Sentence, personal: bool) -> None:
         self.prepared, self.sentence, self.personal = prepared, sentence, personal
-        self.clauses = [clause for clause, _ in decide_clauses(sentence) if clause.kind is not Kind.NONE]
+        self.clauses = [clause for clause, _ in decide_clauses(sentence) if clause.kind is not Use.NONE]
         window = LIMITS.action.target_window
         named = (target for target in prepared.targets if target[0] in sentence.places_of)
         self.targets = sum(sentence.has_near(target, len(target) + window) for target in named)
@@ -44,7 +44,7 @@ class Statement:
         self.purposes = sentence.places(PHRASES.purpose_clauses)
         self.vague_offers = sentence.places(PHRASES.vague_offers)
         self.general = sentence.says(PHRASES.general_rules)
-        self.acts: tuple[Act, ...] = ()
+        self.acts: tuple[_Act, ...] = ()
 
     @cached_property
     def timed(self) -> bool:
@@ -52,7 +52,7 @@ class Statement:
         return any(map(_is_time, self.sentence.tokens))
 
 
-class Candidate:
+class ActCandidate:
     """A clause that may be a concrete act, with its statement."""
 
     def __init__(self, clause: Clause, statement: Statement) -> None:
@@ -95,10 +95,10 @@ def read_statements(prepared: PreparedScenario, spoken: Sequence[Sentence]) -> l
     return found
 
 
-def _acts(each: Statement) -> tuple[Act, ...]:
-    found: list[Act] = []
+def _acts(each: Statement) -> tuple[_Act, ...]:
+    found: list[_Act] = []
     for clause in each.clauses:
-        rule = first_rule(ACT_RULES, Candidate(clause, each))
+        rule = first_rule(ACT_RULES, ActCandidate(clause, each))
         if rule and rule.kind:
             start, end = max(clause.start, clause.at - 4), min(clause.end, clause.at + 6)
             found.append((rule.kind, " ".join(clause.tokens[start:end])))
@@ -113,7 +113,7 @@ def _acts(each: Statement) -> tuple[Act, ...]:
     return tuple(found)
 
 
-def concrete_acts(prepared: PreparedScenario, statements: Sequence[Statement], echo: bool) -> tuple[Act, ...]:
+def concrete_acts(prepared: PreparedScenario, statements: Sequence[Statement], echo: bool) -> tuple[_Act, ...]:
     """Return the concrete acts of a reply; none where it merely echoes the user."""
     if echo:
         return ()
@@ -133,37 +133,37 @@ def concrete_acts(prepared: PreparedScenario, statements: Sequence[Statement], e
 # --- What makes a verb no concrete act ---
 
 
-def _serves_purpose(c: Candidate) -> bool:
+def _serves_purpose(c: ActCandidate) -> bool:
     """Whether the clause is a purpose ("so that you can open it") or follows one closely."""
     start, end = c.clause.start, c.clause.end
     return any(start <= at < end or at < start <= at + 6 for at in c.statement.purposes)
 
 
-def _is_believed(c: Candidate) -> bool:
+def _is_believed(c: ActCandidate) -> bool:
     """Whether the act is part of what the speaker merely knows, hopes or feels."""
     before = c.clause.tokens[max(0, c.clause.at - 12) : c.clause.at]
-    return c.kind in (*_OBSERVED, Kind.INSTRUCTION, Kind.DONE) and any(
+    return c.kind in (*_OBSERVED, Use.INSTRUCTION, Use.DONE) and any(
         word in WORDS.belief_verbs and not WORDS.speakers.isdisjoint(before[max(0, at - 3) : at])
         for at, word in enumerate(before)
     )
 
 
-def _nobody_acts(c: Candidate) -> bool:
+def _nobody_acts(c: ActCandidate) -> bool:
     """Whether a reply nobody stands behind states how things generally are, or an office handles its own papers."""
     clause = c.clause
     if c.statement.personal:
         return False
     if clause.conditional:
         return True
-    if c.kind in (Kind.OTHERS, Kind.STATE, Kind.DONE) and clause.verb.lemma in WORDS.office_verbs:
+    if c.kind in (Use.OTHERS, Use.STATE, Use.DONE) and clause.verb.lemma in WORDS.office_verbs:
         return True
-    if c.kind is Kind.FRAGMENT:
+    if c.kind is Use.FRAGMENT:
         # "Buses run late", "The template opened": whole sentences, unlike "Recall sent".
         if clause.verb.base and clause.at > 0 and clause.tokens[clause.at - 1].endswith("s"):
             return True
         if clause.opener not in WORDS.determiners or not clause.verb.past:
             return False
-    elif c.kind not in (Kind.OTHERS, Kind.STATE):
+    elif c.kind not in (Use.OTHERS, Use.STATE):
         return False
     end = clause.end
     if end < len(clause.tokens) and clause.tokens[end] in WORDS.deadline_words:
@@ -188,21 +188,21 @@ def _is_arranged(sentence: Sentence, start: int, end: int) -> bool:
     return False
 
 
-def _is_vague(c: Candidate) -> bool:
+def _is_vague(c: ActCandidate) -> bool:
     """Whether a vague offer weakens the act; a state only where the offer stands in its own clause."""
-    if c.kind is Kind.STATE:
+    if c.kind is Use.STATE:
         return any(c.clause.start <= at < c.clause.end for at in c.statement.vague_offers)
-    return bool(c.statement.vague_offers) and c.kind not in (*_COMPLETED, Kind.PAST)
+    return bool(c.statement.vague_offers) and c.kind not in (*_COMPLETED, Use.PAST)
 
 
-def _light_and_aimless(c: Candidate) -> bool:
-    if c.strength != "light" or (c.timed and c.kind in (Kind.PROMISE, *_COMPLETED)):
+def _light_and_aimless(c: ActCandidate) -> bool:
+    if c.strength != "light" or (c.timed and c.kind in (Use.PROMISE, *_COMPLETED)):
         return False
     stems = c.clause.sentence.stems[c.clause.at + 1 : c.clause.end] if c.kind in _DIRECTED else c.stems
     return c.prepared.named_stems.isdisjoint(stems)
 
 
-def _refers_elsewhere(c: Candidate) -> bool:
+def _refers_elsewhere(c: ActCandidate) -> bool:
     """Whether the user is sent off to a place that the scenario does not name."""
     clause = c.clause
     if clause.verb.lemma not in WORDS.referral_verbs and not clause.sentence.says(PHRASES.referrals):
@@ -211,19 +211,19 @@ def _refers_elsewhere(c: Candidate) -> bool:
     return not any(within.issuperset(target) for target in c.prepared.targets)
 
 
-def _weak_and_open(c: Candidate) -> bool:
+def _weak_and_open(c: ActCandidate) -> bool:
     """Whether a weak verb lacks something to look at, or a time by which it happens."""
     if c.strength != "weak":
         return False
-    acting = c.kind in (*_COMPLETED, Kind.PROMISE, Kind.PAST, Kind.PROGRESS) and c.aimed
-    under_way = c.clause.verb.ing and c.kind is Kind.PROMISE and c.statement.targets > 0
+    acting = c.kind in (*_COMPLETED, Use.PROMISE, Use.PAST, Use.PROGRESS) and c.aimed
+    under_way = c.clause.verb.ing and c.kind is Use.PROMISE and c.statement.targets > 0
     return not (acting and (c.timed or under_way))
 
 
-def _without_object(c: Candidate) -> bool:
+def _without_object(c: ActCandidate) -> bool:
     """Whether nothing is acted on: no word after the verb but adverbs, and no object before it."""
     clause, before = c.clause, c.clause.sentence.before
-    if c.kind not in _DIRECTED and (c.kind is not Kind.PAST or c.prepared.repair):
+    if c.kind not in _DIRECTED and (c.kind is not Use.PAST or c.prepared.repair):
         return False
     tokens, at = clause.tokens, clause.at
     after = tokens[at + 1 : min(clause.end, at + 8)]
@@ -232,41 +232,41 @@ def _without_object(c: Candidate) -> bool:
     if at + 1 < len(tokens) and before[at + 1].strip() in (">", ":", "(", "-"):
         return False
     # a chain of orders: "retype it, file, screenshot the receipt"
-    chained = clause.kind is Kind.ORDER and at > 0 and "," in before[at]
+    chained = clause.kind is Use.ORDER and at > 0 and "," in before[at]
     return not chained and function_words().issuperset(tokens[clause.start : at])
 
 
-def _may_be_the_mistake(c: Candidate) -> bool:
+def _may_be_the_mistake(c: ActCandidate) -> bool:
     """Whether, after a mistake, a simple past tells the mistake rather than its repair."""
-    if c.kind is not Kind.PAST or not c.prepared.repair:
+    if c.kind is not Use.PAST or not c.prepared.repair:
         return False
     return not (c.clause.now or (c.statement.targets > 0 and c.timed))
 
 
-def _off_the_matter(c: Candidate) -> bool:
+def _off_the_matter(c: ActCandidate) -> bool:
     each = c.statement
-    if c.kind is Kind.OTHERS:
+    if c.kind is Use.OTHERS:
         near = not c.prepared.target_stems.isdisjoint(c.stems)
         return not each.timed or not (each.targets > 0 or (near and c.timed))
-    named_elsewhere = each.targets > 0 and c.kind is not Kind.PROGRESS
+    named_elsewhere = each.targets > 0 and c.kind is not Use.PROGRESS
     return c.kind in _OBSERVED and not (c.aimed or c.timed or named_elsewhere)
 
 
-def _acts_on_nothing(c: Candidate) -> bool:
+def _acts_on_nothing(c: ActCandidate) -> bool:
     after = c.clause.tokens[c.clause.at + 1 : c.clause.at + 2]
     return c.kind in _DIRECTED and not WORDS.nothing_words.isdisjoint(after)
 
 
-def _only_informs(c: Candidate) -> bool:
-    return c.kind in (Kind.OTHERS, Kind.STATE) and c.clause.verb.lemma in WORDS.informing_verbs
+def _only_informs(c: ActCandidate) -> bool:
+    return c.kind in (Use.OTHERS, Use.STATE) and c.clause.verb.lemma in WORDS.informing_verbs
 
 
-def _tells_of_an_error(c: Candidate) -> bool:
-    kinds = (Kind.OTHERS, Kind.STATE, Kind.FRAGMENT, Kind.REPORT, Kind.PAST)
+def _tells_of_an_error(c: ActCandidate) -> bool:
+    kinds = (Use.OTHERS, Use.STATE, Use.FRAGMENT, Use.REPORT, Use.PAST)
     return c.kind in kinds and not WORDS.error_words.isdisjoint(c.clause.words)
 
 
-ACT_RULES: tuple[Rule[Candidate, str], ...] = (
+ACT_RULES: tuple[Rule[ActCandidate, str], ...] = (
     Rule("an idiom", lambda c: c.clause.at in c.statement.idioms, ""),
     Rule("a negated act", lambda c: c.clause.negated, ""),
     Rule("an uncertain act", lambda c: c.clause.hedged, ""),
@@ -277,19 +277,19 @@ ACT_RULES: tuple[Rule[Candidate, str], ...] = (
     Rule("nobody acts", _nobody_acts, ""),
     Rule("a condition", lambda c: c.clause.conditional and c.kind not in _COMPLETED, ""),
     Rule("a vague offer", _is_vague, ""),
-    Rule("a question", lambda c: c.clause.sentence.question and c.kind not in (*_COMPLETED, Kind.ORDER), ""),
+    Rule("a question", lambda c: c.clause.sentence.question and c.kind not in (*_COMPLETED, Use.ORDER), ""),
     Rule("a light verb without the matter", _light_and_aimless, ""),
     Rule("sends the user elsewhere", _refers_elsewhere, ""),
     Rule("a mere look", _weak_and_open, ""),
     Rule("something went wrong", _tells_of_an_error, ""),
-    Rule("a general rule", lambda c: c.statement.general and c.kind in (*_OBSERVED, Kind.INSTRUCTION, Kind.DONE), ""),
+    Rule("a general rule", lambda c: c.statement.general and c.kind in (*_OBSERVED, Use.INSTRUCTION, Use.DONE), ""),
     Rule("an act without an object", _without_object, ""),
     Rule("the verb only informs", _only_informs, ""),
     Rule("perhaps the mistake itself", _may_be_the_mistake, ""),
     Rule("not about the matter", _off_the_matter, ""),
-    Rule("promised or done by the speaker", lambda c: c.kind in (Kind.PROMISE, Kind.REPORT, Kind.PAST), "commit"),
-    Rule("an order", lambda c: c.kind is Kind.ORDER, "imperative"),
-    Rule("an instruction", lambda c: c.kind is Kind.INSTRUCTION, "instructive"),
+    Rule("promised or done by the speaker", lambda c: c.kind in (Use.PROMISE, Use.REPORT, Use.PAST), "commit"),
+    Rule("an order", lambda c: c.kind is Use.ORDER, "imperative"),
+    Rule("an instruction", lambda c: c.kind is Use.INSTRUCTION, "instructive"),
     Rule("done or arranged", lambda c: True, "done"),
 )
 
@@ -328,7 +328,7 @@ def _is_arrangement(each: Statement) -> bool:
         return False
     if sentence.has(WORDS.error_words) or sentence.has(WORDS.negations) or sentence.has(FINITE_WORDS):
         return False
-    if any(clause.kind in (Kind.OTHERS, Kind.PAST) for clause in each.clauses):
+    if any(clause.kind in (Use.OTHERS, Use.PAST) for clause in each.clauses):
         return False
     after_plurals = (VERBS.forms.get(token) for before, token in pairwise(tokens) if before.endswith("s"))
     if any(verb is not None and verb.base for verb in after_plurals):

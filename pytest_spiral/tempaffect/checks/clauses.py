@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from enum import Enum
 
 from pytest_spiral.tempaffect.checks.rule import Rule, first_rule
-from pytest_spiral.tempaffect.checks.sentences import BREAKS, Sentence, Span
+from pytest_spiral.tempaffect.checks.sentences import BREAKS, Sentence
 from pytest_spiral.tempaffect.lexicon import VERBS, WORDS, VerbForm
+from pytest_spiral.text import Span
 
 HELPING_VERBS = WORDS.be_forms | WORDS.firm_modals | WORDS.soft_modals | WORDS.auxiliaries
 FINITE_WORDS = HELPING_VERBS | WORDS.subject_pronouns
@@ -23,7 +24,7 @@ _BEFORE_NOUNS = WORDS.determiners | WORDS.prepositions | WORDS.be_forms
 _PREPOSITIONS = WORDS.prepositions - {"up", "out", "off", "over"}
 
 
-class Kind(Enum):
+class Use(Enum):
     """How a verb is used: who acts, when, and how firmly."""
 
     PROMISE = "I will send, I am sending, let me send"
@@ -66,7 +67,7 @@ class Clause:
 
     def __init__(self, sentence: Sentence, verb: VerbForm, at: int, span: Span, last: Clause | None) -> None:
         self.sentence, self.verb, self.at, self.last = sentence, verb, at, last
-        self.kind = Kind.NONE
+        self.kind = Use.NONE
         self.tokens = tokens = sentence.tokens
         self.start, self.end = start, end = span
         self.words = tokens[start:end]
@@ -93,7 +94,7 @@ class Clause:
         self.hedged = not WORDS.hedges.isdisjoint(tokens[start:at])
         self.conditional = first > start and opener in WORDS.conditional_openers
         self.joined = last if opener in WORDS.joining or "," in self.break_before else None
-        self.joined_kind = self.joined.kind if self.joined else Kind.NONE
+        self.joined_kind = self.joined.kind if self.joined else Use.NONE
         if self.joined and _OPENING.issuperset(tokens[start:at]):
             # "I could look and send": what softens or negates the first verb reaches the second.
             self.negated = self.negated or (self.joined.negated and opener in ("or", "and"))
@@ -101,7 +102,7 @@ class Clause:
             self.conditional = self.conditional or self.joined.conditional
 
 
-def decide_clauses(sentence: Sentence) -> Iterator[tuple[Clause, Rule[Clause, Kind] | None]]:
+def decide_clauses(sentence: Sentence) -> Iterator[tuple[Clause, Rule[Clause, Use] | None]]:
     """Yield the clause of every verb with the rule that decided how the verb is used, None where none applied."""
     last: Clause | None = None
     verbs = ((at, span, VERBS.forms.get(sentence.tokens[at])) for span in sentence.clauses for at in range(*span))
@@ -113,8 +114,8 @@ def decide_clauses(sentence: Sentence) -> Iterator[tuple[Clause, Rule[Clause, Ki
         for form in _forms(clause):
             rule = first_rule(CLAUSE_RULES[form], clause)
             # A verb that may have two forms is no act only if both say so.
-            if rule and rule.kind is not Kind.NONE:
-                clause.kind = clause.joined_kind if rule.kind is Kind.AS_BEFORE else rule.kind
+            if rule and rule.kind is not Use.NONE:
+                clause.kind = clause.joined_kind if rule.kind is Use.AS_BEFORE else rule.kind
                 last = clause
                 break
         yield clause, rule
@@ -153,36 +154,34 @@ def _sets_in(c: Clause) -> bool:
     return c.start == 0 or c.follows_break or c.opener == "and"
 
 
-_ING: tuple[Rule[Clause, Kind], ...] = (
+_ING: tuple[Rule[Clause, Use], ...] = (
     Rule(
         "I am sending",
         lambda c: (
             c.previous in WORDS.be_forms
             and (c.earlier in WORDS.speakers or c.earlier == "will" or (c.previous == "am" and not c.earlier))
         ),
-        Kind.PROMISE,
+        Use.PROMISE,
     ),
     Rule(
         "you are sending",
         lambda c: c.previous in WORDS.be_forms and c.earlier in ("you", "") and c.previous != "be",
-        Kind.NONE,
+        Use.NONE,
     ),
-    Rule("they are sending", lambda c: c.previous in WORDS.be_forms, Kind.PROGRESS),
-    Rule("a noun in -ing", lambda c: not c.opens, Kind.NONE),
-    Rule("sending as a subject", _gerund_subject, Kind.NONE),
+    Rule("they are sending", lambda c: c.previous in WORDS.be_forms, Use.PROGRESS),
+    Rule("a noun in -ing", lambda c: not c.opens, Use.NONE),
+    Rule("sending as a subject", _gerund_subject, Use.NONE),
     Rule(
         "joined to another -ing",
-        lambda c: c.joined is not None and c.joined.verb.ing and c.joined_kind in (Kind.PROMISE, Kind.PROGRESS),
-        Kind.AS_BEFORE,
+        lambda c: c.joined is not None and c.joined.verb.ing and c.joined_kind in (Use.PROMISE, Use.PROGRESS),
+        Use.AS_BEFORE,
     ),
     Rule(
         "sending it now",
         lambda c: _sets_in(c) and (c.start == 0 or any(sign in ":;(>-." for sign in c.break_before)),
-        Kind.PROMISE,
+        Use.PROMISE,
     ),
-    Rule(
-        "a promise goes on", lambda c: _sets_in(c) and c.last is not None and c.last.kind is Kind.PROMISE, Kind.PROMISE
-    ),
+    Rule("a promise goes on", lambda c: _sets_in(c) and c.last is not None and c.last.kind is Use.PROMISE, Use.PROMISE),
 )
 
 
@@ -235,22 +234,20 @@ def _other_verb_governs(c: Clause) -> bool:
     return False
 
 
-_PAST: tuple[Rule[Clause, Kind], ...] = (
-    Rule("I have sent", lambda c: _has_sent(c, "i") or (c.earlier == "we" and _has_sent(c, "we")), Kind.REPORT),
-    Rule("you have sent", lambda c: _has_sent(c, "you"), Kind.NONE),
-    Rule("they have sent", lambda c: c.verb.participle and c.previous in ("have", "has"), Kind.DONE),
-    Rule("it has been sent", lambda c: c.verb.participle and _is_passive(c), Kind.DONE),
-    Rule("it is sent", lambda c: c.verb.participle and _is_state(c), Kind.STATE),
-    Rule("a passive without end", lambda c: c.verb.participle and c.previous in WORDS.be_forms, Kind.NONE),
-    Rule("I sent", lambda c: c.verb.past and c.previous in WORDS.speakers, Kind.PAST),
+_PAST: tuple[Rule[Clause, Use], ...] = (
+    Rule("I have sent", lambda c: _has_sent(c, "i") or (c.earlier == "we" and _has_sent(c, "we")), Use.REPORT),
+    Rule("you have sent", lambda c: _has_sent(c, "you"), Use.NONE),
+    Rule("they have sent", lambda c: c.verb.participle and c.previous in ("have", "has"), Use.DONE),
+    Rule("it has been sent", lambda c: c.verb.participle and _is_passive(c), Use.DONE),
+    Rule("it is sent", lambda c: c.verb.participle and _is_state(c), Use.STATE),
+    Rule("a passive without end", lambda c: c.verb.participle and c.previous in WORDS.be_forms, Use.NONE),
+    Rule("I sent", lambda c: c.verb.past and c.previous in WORDS.speakers, Use.PAST),
     Rule(
         "joined to a completed act",
         lambda c: (
-            c.opens
-            and c.verb.participle
-            and c.joined_kind in (Kind.REPORT, Kind.DONE, Kind.PAST, Kind.STATE, Kind.FRAGMENT)
+            c.opens and c.verb.participle and c.joined_kind in (Use.REPORT, Use.DONE, Use.PAST, Use.STATE, Use.FRAGMENT)
         ),
-        Kind.AS_BEFORE,
+        Use.AS_BEFORE,
     ),
     Rule(
         "sent at once",
@@ -260,24 +257,24 @@ _PAST: tuple[Rule[Clause, Kind], ...] = (
             and not _has_finite_word(c, c.at + 1, c.end)
             and c.opener not in WORDS.conditional_openers
         ),
-        Kind.FRAGMENT,
+        Use.FRAGMENT,
     ),
-    Rule("a past form opens the clause", lambda c: c.opens, Kind.NONE),
+    Rule("a past form opens the clause", lambda c: c.opens, Use.NONE),
     Rule(
         "sent after a pronoun or article",
         lambda c: not c.verb.participle or c.previous in WORDS.noun_substitutes or c.previous in WORDS.determiners,
-        Kind.NONE,
+        Use.NONE,
     ),
-    Rule("sent after a preposition", lambda c: c.previous in _PREPOSITIONS, Kind.NONE),
-    Rule("sent with an object", _takes_object, Kind.NONE),
-    Rule("describes a noun", _other_verb_governs, Kind.NONE),
-    Rule("sent after a conjunction or modal", lambda c: c.previous in _BEFORE_FINITE, Kind.NONE),
+    Rule("sent after a preposition", lambda c: c.previous in _PREPOSITIONS, Use.NONE),
+    Rule("sent with an object", _takes_object, Use.NONE),
+    Rule("describes a noun", _other_verb_governs, Use.NONE),
+    Rule("sent after a conjunction or modal", lambda c: c.previous in _BEFORE_FINITE, Use.NONE),
     Rule(
         "another verb is finite",
         lambda c: _has_finite_word(c, c.first, c.at) or _has_finite_word(c, c.at + 1, c.end),
-        Kind.NONE,
+        Use.NONE,
     ),
-    Rule("recall sent", lambda c: True, Kind.FRAGMENT),
+    Rule("recall sent", lambda c: True, Use.FRAGMENT),
 )
 
 
@@ -337,67 +334,67 @@ def _orders(c: Clause) -> bool:
 
 
 def _joins_base(c: Clause) -> bool:
-    kinds = (Kind.PROMISE, Kind.INSTRUCTION, Kind.OTHERS)
+    kinds = (Use.PROMISE, Use.INSTRUCTION, Use.OTHERS)
     return c.opens and c.at > c.start and c.joined_kind in kinds
 
 
-_BASE: tuple[Rule[Clause, Kind], ...] = (
-    Rule("I will send", lambda c: c.previous in WORDS.firm_modals and c.earlier in WORDS.speakers, Kind.PROMISE),
+_BASE: tuple[Rule[Clause, Use], ...] = (
+    Rule("I will send", lambda c: c.previous in WORDS.firm_modals and c.earlier in WORDS.speakers, Use.PROMISE),
     Rule(
         "you can send",
         lambda c: c.earlier == "you" and (c.previous in WORDS.firm_modals or c.previous in ("should", "must")),
-        Kind.INSTRUCTION,
+        Use.INSTRUCTION,
     ),
-    Rule("they will send", lambda c: c.previous in WORDS.firm_modals and c.earlier != "", Kind.OTHERS),
-    Rule("send after a modal", lambda c: c.previous in WORDS.firm_modals or c.previous in WORDS.soft_modals, Kind.NONE),
-    Rule("I am going to send", lambda c: (c.earlier, c.previous) == ("going", "to"), Kind.PROMISE),
+    Rule("they will send", lambda c: c.previous in WORDS.firm_modals and c.earlier != "", Use.OTHERS),
+    Rule("send after a modal", lambda c: c.previous in WORDS.firm_modals or c.previous in WORDS.soft_modals, Use.NONE),
+    Rule("I am going to send", lambda c: (c.earlier, c.previous) == ("going", "to"), Use.PROMISE),
     Rule(
         "you need to send",
         lambda c: c.previous == "to" and c.earlier in WORDS.need_verbs and "you" in c.tokens[c.first : c.back],
-        Kind.INSTRUCTION,
+        Use.INSTRUCTION,
     ),
-    Rule("to send", lambda c: c.previous == "to", Kind.NONE),
-    Rule("let me send", lambda c: c.previous in ("me", "us") and c.earlier == "let", Kind.PROMISE),
+    Rule("to send", lambda c: c.previous == "to", Use.NONE),
+    Rule("let me send", lambda c: c.previous in ("me", "us") and c.earlier == "let", Use.PROMISE),
     Rule(
         "what I will do is send",
         lambda c: (c.earlier, c.previous) == ("do", "is") and not WORDS.speakers.isdisjoint(c.tokens[c.first : c.back]),
-        Kind.PROMISE,
+        Use.PROMISE,
     ),
-    Rule("what I call", lambda c: c.previous in WORDS.speakers and c.earlier == "what", Kind.NONE),
-    Rule("I send", lambda c: c.previous in WORDS.speakers, Kind.PROMISE),
-    Rule("you send", lambda c: c.previous == "you" and _you_alone(c), Kind.INSTRUCTION),
-    Rule("that you send", lambda c: c.previous == "you", Kind.NONE),
+    Rule("what I call", lambda c: c.previous in WORDS.speakers and c.earlier == "what", Use.NONE),
+    Rule("I send", lambda c: c.previous in WORDS.speakers, Use.PROMISE),
+    Rule("you send", lambda c: c.previous == "you" and _you_alone(c), Use.INSTRUCTION),
+    Rule("that you send", lambda c: c.previous == "you", Use.NONE),
     Rule(
         "a relative or a numbered noun",
         lambda c: c.opens and (c.opener in ("who", "which") or _numbered_noun(c)),
-        Kind.NONE,
+        Use.NONE,
     ),
     Rule(
         "joined to a base form",
         lambda c: _joins_base(c) and c.joined is not None and c.joined.verb.base,
-        Kind.AS_BEFORE,
+        Use.AS_BEFORE,
     ),
-    Rule("joined to another form", _joins_base, Kind.ORDER),
-    Rule("joined to a plural's verb", lambda c: c.opens and _plural_subject(c), Kind.NONE),
-    Rule("send it", lambda c: c.opens and _orders(c), Kind.ORDER),
+    Rule("joined to another form", _joins_base, Use.ORDER),
+    Rule("joined to a plural's verb", lambda c: c.opens and _plural_subject(c), Use.NONE),
+    Rule("send it", lambda c: c.opens and _orders(c), Use.ORDER),
     Rule(
         "they send",
         lambda c: not c.opens and c.previous in ("they", "people", "team", "colleagues", "everyone"),
-        Kind.OTHERS,
+        Use.OTHERS,
     ),
 )
 
 # --- "sends" ---
 
-_THIRD: tuple[Rule[Clause, Kind], ...] = (
+_THIRD: tuple[Rule[Clause, Use], ...] = (
     Rule(
         "joined to another third person",
-        lambda c: c.opens and c.at > c.start and c.joined_kind is Kind.OTHERS,
-        Kind.OTHERS,
+        lambda c: c.opens and c.at > c.start and c.joined_kind is Use.OTHERS,
+        Use.OTHERS,
     ),
-    Rule("and sends you", lambda c: c.opens and c.at > c.start and c.next_word in WORDS.object_pronouns, Kind.OTHERS),
-    Rule("a plural noun", lambda c: c.opens or c.previous[:1].isdigit() or c.previous in _BEFORE_NOUNS, Kind.NONE),
-    Rule("the desk sends", lambda c: True, Kind.OTHERS),
+    Rule("and sends you", lambda c: c.opens and c.at > c.start and c.next_word in WORDS.object_pronouns, Use.OTHERS),
+    Rule("a plural noun", lambda c: c.opens or c.previous[:1].isdigit() or c.previous in _BEFORE_NOUNS, Use.NONE),
+    Rule("the desk sends", lambda c: True, Use.OTHERS),
 )
 
 CLAUSE_RULES = {"ing": _ING, "past": _PAST, "base": _BASE, "third": _THIRD}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS, HELPING_VERBS, Kind, decide_clauses
+from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS, HELPING_VERBS, Use, decide_clauses
 from pytest_spiral.tempaffect.checks.denial import denied, is_predicate
 from pytest_spiral.tempaffect.checks.mention import Mention
 from pytest_spiral.tempaffect.checks.rule import Rule
@@ -15,7 +15,7 @@ from pytest_spiral.tempaffect.lexicon import PHRASES, VERBS, WORDS
 from pytest_spiral.text import function_words, stem
 
 _BEFORE_GERUNDS = WORDS.clause_openers | {"you", "your", "him", "his", "her", "them", "their", "me", "my", "us", "our"}
-_CERTAIN = {Kind.ORDER, Kind.INSTRUCTION, Kind.REPORT, Kind.PAST, Kind.DONE}
+_CERTAIN = {Use.ORDER, Use.INSTRUCTION, Use.REPORT, Use.PAST, Use.DONE}
 
 
 def _asked(m: Mention) -> bool:
@@ -305,10 +305,10 @@ def _property(m: Mention) -> bool:
     if m.role != "wrong":
         return False
     kinds = {clause.at: clause.kind for clause, _ in decide_clauses(m.sentence)}
-    used = {kinds.get(at, Kind.NONE) for at in m.taken} - {Kind.NONE}
+    used = {kinds.get(at, Use.NONE) for at in m.taken} - {Use.NONE}
     if (WORDS.second_person | WORDS.now_words).isdisjoint(m.tokens[slice(*m.clause)]):
         # "The handbook names her" is a record; "the team books one for you" is done by somebody.
-        used -= {Kind.OTHERS, Kind.FRAGMENT}
+        used -= {Use.OTHERS, Use.FRAGMENT}
     if m.asked:
         # Beside the question that decides, the rest tells the cases: "below 400, I can offer the trade-in".
         # "If so, I look it up and make a copy": what is joined to a subject is no order.

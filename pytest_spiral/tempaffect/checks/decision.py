@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS, Kind, decide_clauses
+from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS, Use, decide_clauses
 from pytest_spiral.tempaffect.checks.commitment import ASK_RULES, DECISION_RULES
 from pytest_spiral.tempaffect.checks.figures import PreparedFact, figures, invented_time, mistaken_day
 from pytest_spiral.tempaffect.checks.mention import Mention
-from pytest_spiral.tempaffect.checks.patterns import Passage, Pattern, PatternIndex, Slot, Word
+from pytest_spiral.tempaffect.checks.patterns import ActPattern, Passage, PatternIndex, PatternSlot, Word
 from pytest_spiral.tempaffect.checks.rule import first_rule
 from pytest_spiral.tempaffect.checks.sentences import PreparedReply, Sentence
 from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, VERBS, WORDS
@@ -30,7 +30,7 @@ class _Key:
     def __init__(self, decision: Decision) -> None:
         self.right = decision.right
         asked_first = sorted(decision.acts, key=lambda act: act.role != "ask")
-        self.acts = [(act, tuple(map(Pattern, act.says))) for act in asked_first]
+        self.acts = [(act, tuple(map(ActPattern, act.says))) for act in asked_first]
         self.facts = tuple(map(PreparedFact, decision.facts))
         self.timed = any("time" in fact.units for fact in self.facts)
         self.demanded = next((act for act in decision.acts if act.role == "demanded"), None)
@@ -39,7 +39,7 @@ class _Key:
 
 
 _key = lru_cache(maxsize=256)(_Key)
-_DEEDS = {Kind.PROMISE, Kind.REPORT, Kind.PAST, Kind.ORDER, Kind.INSTRUCTION, Kind.DONE, Kind.STATE}
+_DEEDS = {Use.PROMISE, Use.REPORT, Use.PAST, Use.ORDER, Use.INSTRUCTION, Use.DONE, Use.STATE}
 
 
 def read_decision(decision: Decision, reply: PreparedReply, times: frozenset[str] | None = None) -> DecisionReading:
@@ -151,7 +151,7 @@ class _Unit:
 
     parts: tuple[Passage, ...]
     of_two: bool
-    possible: dict[str, list[Pattern]]
+    possible: dict[str, list[ActPattern]]
 
     @cached_property
     def passage(self) -> Passage:
@@ -161,7 +161,7 @@ class _Unit:
 
 
 def _findings(
-    act: Act, patterns: Iterable[Pattern], asked: bool, passage: Passage, matter: Word
+    act: Act, patterns: Iterable[ActPattern], asked: bool, passage: Passage, matter: Word
 ) -> Iterator[ActFinding]:
     """Yield what a sentence says of an act, one finding for each place."""
     for pattern in patterns:
@@ -177,7 +177,7 @@ def _findings(
 def _units(index: PatternIndex, sentences: Sequence[Sentence]) -> Iterator[_Unit]:
     """Yield every sentence, with the one before it where that is but a part; and every two sentences."""
     one: Passage | None = None
-    begun_before: frozenset[Slot] = frozenset()
+    begun_before: frozenset[PatternSlot] = frozenset()
     for other in (Passage(sentence) for sentence in sentences if not sentence.says(PHRASES.farewells)):
         begun = index.begun_in(other)
         yield _Unit((other,), False, index.possible(begun))

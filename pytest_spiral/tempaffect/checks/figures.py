@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Literal
 
 from pytest_spiral.tempaffect.checks.clauses import HELPING_VERBS
-from pytest_spiral.tempaffect.checks.patterns import Passage, Pattern, time_of_day
+from pytest_spiral.tempaffect.checks.patterns import ActPattern, Passage, time_of_day
 from pytest_spiral.tempaffect.checks.sentences import Sentence, prepare_reply
 from pytest_spiral.tempaffect.lexicon import PHRASES, WORDS
 from pytest_spiral.tempaffect.scenario import Fact, Scenario
@@ -20,9 +20,9 @@ _NUMBER = re.compile(r"\d+(?:[.:]\d+)?")
 _CURRENCY = re.compile(r"[$\u00a3\u20ac]\s*$")
 
 
-Unit = Literal["time", "date", "weekday", "amount", "count"]
+FigureUnit = Literal["time", "date", "weekday", "amount", "count"]
 """What a figure tells. Only figures of one unit can contradict each other."""
-Figure = tuple[int, Unit, str]
+Figure = tuple[int, FigureUnit, str]
 """Position, unit and value."""
 
 
@@ -30,7 +30,7 @@ class PreparedFact:
     """A fact, compiled: what a sentence is about, and the figures that may stand there."""
 
     def __init__(self, fact: Fact) -> None:
-        self.about = Pattern(fact.about)
+        self.about = ActPattern(fact.about)
         sentences = [sentence for text in fact.figures for sentence in prepare_reply(text).sentences]
         told = [figure for sentence in sentences for figure in figures(Passage(sentence))]
         self.values = {value for _, _, value in told}
@@ -135,7 +135,7 @@ def invented_time(told: Sequence[Figure], passage: Passage, known: Set[str]) -> 
     return ""
 
 
-def _is_point(sentence: Sentence, at: int, unit: Unit) -> bool:
+def _is_point(sentence: Sentence, at: int, unit: FigureUnit) -> bool:
     """Whether a figure is a time as on a clock, or a day with its month; "4 to 7" may be labels."""
     tokens = sentence.tokens
     if unit == "date":
@@ -171,7 +171,7 @@ def _is_open(sentence: Sentence, start: int, end: int, taken: Set[int] = frozens
     return not _UNSAID.isdisjoint(tokens) or sentence.says(PHRASES.attributions)
 
 
-def _is_label(tokens: Sequence[str], at: int, unit: Unit) -> bool:
+def _is_label(tokens: Sequence[str], at: int, unit: FigureUnit) -> bool:
     """Whether a figure tells when something began, or is a number in a name or a range ("labels 4 to 9")."""
     before, after = (*tokens[at - 1 : at], "")[0], (*tokens[at + 1 : at + 2], "")[0]
     if unit == "time":

@@ -6,9 +6,9 @@ from functools import cached_property
 
 from pytest_spiral.tempaffect.checks.clauses import HELPING_VERBS
 from pytest_spiral.tempaffect.checks.patterns import Passage, Place, Word
-from pytest_spiral.tempaffect.checks.sentences import Span
 from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, VERBS, WORDS, Phrases
 from pytest_spiral.tempaffect.scenario import ActRole
+from pytest_spiral.text import Span
 
 _NO_SINGLE = WORDS.subject_pronouns | WORDS.object_pronouns | {"people", "to", "that", "this"}
 _LEADING = WORDS.lead_ins | WORDS.adverbs

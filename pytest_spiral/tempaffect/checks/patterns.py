@@ -11,9 +11,9 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS
-from pytest_spiral.tempaffect.checks.sentences import Sentence, Span, tokens_by_sentence
+from pytest_spiral.tempaffect.checks.sentences import Sentence, tokens_by_sentence
 from pytest_spiral.tempaffect.lexicon import LIMITS, VERBS, WORDS
-from pytest_spiral.text import function_words, stem
+from pytest_spiral.text import Span, function_words, stem
 
 Places = tuple[int, ...]
 Word = frozenset[str]
@@ -130,7 +130,7 @@ def _may_be_plural(token: str) -> bool:
     return token.endswith("s") and token not in function_words() and (verbs is None or token in WORDS.noun_like)
 
 
-class Slot:
+class PatternSlot:
     """Alternatives for one slot of a pattern: each a sequence of words with few others between."""
 
     def __init__(self, alternatives: Sequence[str]) -> None:
@@ -179,11 +179,11 @@ class Place(NamedTuple):
     verb: int
 
 
-class Pattern:
+class ActPattern:
     """Slots of a decision key which must all be found close together; the first holds the verbs."""
 
     def __init__(self, slots: Iterable[Sequence[str]]) -> None:
-        self.slots = tuple(map(Slot, slots))
+        self.slots = tuple(map(PatternSlot, slots))
         self.meanings = frozenset[str]().union(*(slot.meanings for slot in self.slots))
 
     def find(self, of: Passage, wide: bool) -> Iterator[Place]:
@@ -219,9 +219,9 @@ class Pattern:
 class PatternIndex:
     """The patterns of several acts by the words with which their slots may begin."""
 
-    def __init__(self, patterns: Mapping[str, Iterable[Pattern]]) -> None:
+    def __init__(self, patterns: Mapping[str, Iterable[ActPattern]]) -> None:
         self._patterns = [(act, pattern) for act, each in patterns.items() for pattern in each]
-        begun: dict[str, list[Slot]] = {}
+        begun: dict[str, list[PatternSlot]] = {}
         for slot in (slot for _, pattern in self._patterns for slot in pattern.slots):
             for meaning in slot.by_first:
                 begun.setdefault(meaning, []).append(slot)
@@ -230,7 +230,7 @@ class PatternIndex:
         self._anyway = frozenset(begun.get(ANY_VERB, ()))
         self.times = frozenset(slot for meaning, slots in begun.items() for slot in slots if meaning[0] == "@")
 
-    def begun_in(self, passage: Passage) -> frozenset[Slot]:
+    def begun_in(self, passage: Passage) -> frozenset[PatternSlot]:
         """The slots that may begin in a passage.
 
         Those that may in two sentences are those of either, and `times`, which may be told over the end of the first:
@@ -239,9 +239,9 @@ class PatternIndex:
         found = self._by_meaning.keys() & frozenset().union(*passage.words)
         return self._anyway.union(*map(self._by_meaning.__getitem__, found))
 
-    def possible(self, begun: frozenset[Slot]) -> dict[str, list[Pattern]]:
+    def possible(self, begun: frozenset[PatternSlot]) -> dict[str, list[ActPattern]]:
         """The patterns, by act, of which every slot is among those."""
-        possible: dict[str, list[Pattern]] = {}
+        possible: dict[str, list[ActPattern]] = {}
         for act, pattern in self._patterns:
             if begun.issuperset(pattern.slots):
                 possible.setdefault(act, []).append(pattern)

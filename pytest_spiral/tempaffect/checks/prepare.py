@@ -10,7 +10,7 @@ from itertools import chain
 
 from pytest_spiral.tempaffect.checks.figures import known_times
 from pytest_spiral.tempaffect.checks.sentences import tokens_by_sentence
-from pytest_spiral.tempaffect.lexicon import LIMITS, VERBS, WORDS, Pattern, forbidden_phrases
+from pytest_spiral.tempaffect.lexicon import LIMITS, VERBS, WORDS, Expression, forbidden_phrases
 from pytest_spiral.tempaffect.scenario import Act, Anchor, Decision, Family, ForbiddenPhrase, Scenario
 from pytest_spiral.text import function_words, grams, stem, tokenize
 
@@ -168,7 +168,7 @@ def _near_stems(tokens: Iterable[str]) -> frozenset[str]:
 
 
 @lru_cache(maxsize=256)
-def _phrase(phrase: ForbiddenPhrase) -> tuple[Pattern, str, frozenset[str], ForbiddenPhrase]:
+def _phrase(phrase: ForbiddenPhrase) -> tuple[Expression, str, frozenset[str], ForbiddenPhrase]:
     """Compile a phrase; one filler may stand between any two of its words."""
     tokens = tokenize(phrase.text)
     filler = r"(?:(?:\w+ly|" + "|".join(sorted(WORDS.fillers)) + r") )?"

@@ -14,7 +14,7 @@ from pytest_spiral.tempaffect.checks.defensive import check_defensive
 from pytest_spiral.tempaffect.checks.grounding import check_grounding, is_clause_like
 from pytest_spiral.tempaffect.checks.prepare import PreparedScenario, prepare_scenario
 from pytest_spiral.tempaffect.checks.sentences import PreparedReply, Sentence, prepare_reply
-from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, VERBS, WORDS, Pattern
+from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, VERBS, WORDS, Expression
 from pytest_spiral.tempaffect.records import DecisionReading, ReplyChecks
 from pytest_spiral.tempaffect.scenario import Decision, ForbiddenPhrase, Scenario
 from pytest_spiral.text import function_words
@@ -140,7 +140,7 @@ def _forbidden_phrases(prepared: PreparedScenario, reply: PreparedReply) -> list
     ]
 
 
-def _is_spoken(pattern: Pattern, reply: PreparedReply) -> bool:
+def _is_spoken(pattern: Expression, reply: PreparedReply) -> bool:
     """Whether a phrase stands anywhere but in an attributed quotation."""
     for match in pattern.finditer(reply.joined):
         line_start = reply.joined.rfind("\n", 0, match.start()) + 1

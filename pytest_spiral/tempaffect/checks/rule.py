@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 Subject = TypeVar("Subject")
-Decision = TypeVar("Decision")
+Ruling = TypeVar("Ruling")
 
 
 @dataclass(frozen=True, slots=True)
-class Rule(Generic[Subject, Decision]):
+class Rule(Generic[Subject, Ruling]):
     """One rule of an ordered table; its examples are in `tests/tempaffect/data/rule_examples.toml`.
 
     Attributes:
@@ -22,10 +22,10 @@ class Rule(Generic[Subject, Decision]):
 
     name: str
     applies: Callable[[Subject], bool | str]
-    kind: Decision
+    kind: Ruling
 
 
-def first_rule(rules: Iterable[Rule[Subject, Decision]], subject: Subject) -> Rule[Subject, Decision] | None:
+def first_rule(rules: Iterable[Rule[Subject, Ruling]], subject: Subject) -> Rule[Subject, Ruling] | None:
     """Return the first rule that applies, None if none does."""
     for rule in rules:
         if rule.applies(subject):
@@ -33,9 +33,7 @@ def first_rule(rules: Iterable[Rule[Subject, Decision]], subject: Subject) -> Ru
     return None
 
 
-def matches(
-    rules: Iterable[Rule[Subject, Decision]], subject: Subject
-) -> Iterator[tuple[Rule[Subject, Decision], str]]:
+def matches(rules: Iterable[Rule[Subject, Ruling]], subject: Subject) -> Iterator[tuple[Rule[Subject, Ruling], str]]:
     """Yield every rule that applies, with the words it quotes or else its name."""
     for rule in rules:
         found = rule.applies(subject)

@@ -10,9 +10,8 @@ from functools import cached_property
 from itertools import pairwise
 
 from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, VERBS, WORDS, Phrases, phrase_index
-from pytest_spiral.text import clean, count_words, sentences, stem, words
+from pytest_spiral.text import Span, clean, count_words, sentences, stem, words
 
-Span = tuple[int, int]
 """Position of the first token and of the one after the last."""
 
 BREAKS = frozenset(",:;()[]>!?.")
