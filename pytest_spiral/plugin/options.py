@@ -61,6 +61,12 @@ def read_settings(config: pytest.Config) -> Settings | None:
         value = config.getoption(option.dest)
         if value is None:
             value = _from_ini(config, option)
+        elif value == "" or (option.kind == "many" and "" in value):
+            # Taken for absent, it would let a run measure or decide something else than was meant.
+            raise pytest.UsageError(
+                f"{option.alias}: the value is empty, as that of a variable which is not set; give one, or leave the "
+                "option out"
+            )
         values[option.key] = tuple(value) if option.kind == "many" else value
     if not values["model"] and not values["replay"]:
         if asked := on_command_line(config, "gate", "gate_recipe"):

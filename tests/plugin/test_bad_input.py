@@ -153,3 +153,13 @@ def test_wrong_types_in_native_settings(project: Project, name: str) -> None:
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert name in result.stderr.str()
     assert "Traceback" not in result.stderr.str()
+
+
+@pytest.mark.parametrize("given", [["--replay="], ["--model=dry/perfect", "--tempaffect-scenarios", ""], ["--gate="]])
+def test_an_empty_value_is_not_an_absent_one(project: Project, given: list[str]) -> None:
+    """Of a variable that is not set: the bundled scenarios are not what was meant, and nothing is not either."""
+    result = project.pytest(*given)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*: the value is empty, as that of a variable which is not set*"])
+    assert not (project.path / "reports").exists()
