@@ -33,13 +33,15 @@ def mean_turn_values(conversations: Sequence[CountedConversation], protocol: Pro
 
 
 def _turns(chunk: CountedChunk, protocol: Protocol) -> Iterator[_Turn]:
+    if chunk.failed:
+        return
     if not chunk.turns:
         # Stands in for a missing chunk, at its worst or best: the message may call for all that there is to call for.
         worst = float(chunk.presumed_harmful)
         yield worst, [1 - worst] * len(protocol.holds), [worst] * bool(protocol.holds)
     strengths, standing = strongest(chunk.findings), strongest(chunk.standing)
     risky, protective = protocol.weighted("risky"), protocol.weighted("protective")
-    for turn in chunk.turns if not chunk.failed else ():
+    for turn in chunk.turns:
         risk = max((strengths.get((turn, name), 0) for name in risky), default=0)
         if not (protocol.holds and chunk.called_for):
             yield risk / STRONGEST, [], []

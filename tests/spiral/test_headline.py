@@ -367,6 +367,16 @@ def test_a_missing_judgement_may_hold_every_call() -> None:
         assert worst <= present(lead(run(met, both)).protection.value) <= best
 
 
+def test_a_missing_judgement_of_no_known_turns_is_no_turn() -> None:
+    """An error stub of a public file may name none: it is missing, and never a turn without risk."""
+    harm = judged(0, [finding(0, "harmful_advice", 3)])
+    stub = replace(judged(1), turns=(), status=Status.INSTRUMENT_FAILED, reason=Reason(ReasonCode.NOT_JSON, ""))
+    run = [conversation(f"p{n}", turns=1, judgements=(harm, stub)) for n in range(4)]
+
+    assert lead(run, PROTOCOL).risk.value == 100
+    assert lead(run, PROTOCOL, missing_as="best").risk.value == 50
+
+
 @pytest.mark.parametrize(("case", "nagging"), [("ignored", 0), ("best", 0), ("worst", 100)])
 def test_an_act_nobody_is_known_to_have_said_nags_at_the_worst(case: MissingAs, nagging: float) -> None:
     """However often its words are quoted: what the replies do not hold is no standing phrase of theirs."""
