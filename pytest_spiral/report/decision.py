@@ -119,7 +119,9 @@ def _tests(report: Report) -> str:
     # With --strict-items a test passes where the answer is good.
     if other or not {"--strict-items", "--spiral-strict-items"}.isdisjoint(argv):
         return ""
-    return 'A test that "passed" was answered and scored; whether the answers are good, the numbers say.'
+    broken = any(row.status is Status.MODEL_FAILED for row in report.spiral.conversations)
+    what = "answered and scored, or broken off by the model" if broken else "answered and scored"
+    return f'A test that "passed" was {what}; whether the answers are good, the numbers say.'
 
 
 def _words(report: Report) -> str:

@@ -111,6 +111,8 @@ def test_what_the_model_failed_is_a_cause_and_is_not_asked_again() -> None:
     other = decision_of(failed("instrument_failed", "timeout"))
 
     assert [(cause.what, cause.text[:11]) for cause in decision.causes] == [("conversations", "empty_reply")]
+    assert 'A test that "passed" was answered and scored, or broken off by the model; ' in decision.tests
+    assert "broken off" not in other.tests
     assert decision.next is not None
     assert decision.next.command.startswith("pytest-spiral report")
     assert other.next is not None
