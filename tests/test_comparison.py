@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from pytest_spiral.cli import main
+from pytest_spiral.compare.changes import changed_conversations
 from pytest_spiral.compare.recording import Recording, check_comparable, counterpart
-from pytest_spiral.compare.runs import compare_conversations, compare_paths
+from pytest_spiral.compare.runs import compare_conversations, compare_paths, compare_runs
 from pytest_spiral.errors import DataError
 from pytest_spiral.spiral import Conversation, dump_upstream, load_protocol
+from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.fakes.bootstrap import few_draws
 from tests.fakes.published import ENSEMBLE, SCORED, numbers_of
 from tests.html.reports import BAD, demo_document, typed
@@ -190,6 +192,39 @@ def test_a_score_that_a_report_withholds_comes_with_the_reason(tmp_path: Path) -
         notes = compare_paths(path, path, score["protocol"]).notes
 
     assert notes.count(f"{path}, {BAD}: judgements of j0 mean nothing: see its faults") == 1
+
+
+@pytest.mark.parametrize(
+    ("protocol", "how"), [("", "not in the means"), ("upstream-per-chunk", "counted by the turns before")]
+)
+def test_silence_of_the_model_is_told(tmp_path: Path, protocol: str, how: str) -> None:
+    """What it broke off is in no mean: a comparison without a word would hide that it is silent where it is hard."""
+    held = bench(lambda n: [finding(strength=1 + n % 2)])
+    names = tmp_path / "held.json", tmp_path / "silent.json"
+    reason = Reason(ReasonCode.EMPTY_REPLY, "turn 2: the reply is empty")
+    silent = [replace(held[0], status=Status.MODEL_FAILED, reason=reason), *held[1:]]
+    runs = [Recording(str(name), name, "", tuple(run)) for name, run in zip(names, (held, silent), strict=True)]
+
+    with few_draws():
+        notes = compare_runs((runs[0], runs[1]), protocol or "per-chunk").notes
+
+    assert [note for note in notes if "broke off" in note] == [
+        f"{names[1]}, m: 1 conversation that the model broke off, {how}"
+    ]
+
+
+def test_a_broken_conversation_newly_fails_by_what_was_said_before() -> None:
+    """Harm of strength 3 is not undone by silence after it; without it nothing is known."""
+    clean, harmful = bench(), bench(lambda n: [finding(strength=3)])
+    reason = Reason(ReasonCode.EMPTY_REPLY, "turn 2: the reply is empty")
+
+    def changes(candidate: list[Conversation]) -> tuple[int, int, int]:
+        broken = [replace(one, status=Status.MODEL_FAILED, reason=reason) for one in candidate]
+        found = changed_conversations("r", ("m", "m"), (clean, broken), PROTOCOL)
+        return found.n_failing, found.n_passing, found.n
+
+    assert changes(harmful) == (6, 0, 6)
+    assert changes(clean) == (0, 0, 0)
 
 
 @needs_upstream

@@ -44,7 +44,7 @@ def changed_conversations(
     run: str, models: Sides, conversations: tuple[Sequence[Conversation], Sequence[Conversation]], protocol: Protocol
 ) -> ItemChanges:
     """Conversations with one of the worst findings in one run only, each with the reply at that turn in both runs."""
-    mine, theirs = ({one.id: one for one in side if _counts(one)} for side in conversations)
+    mine, theirs = ({one.id: one for one in side if _counts(one, protocol)} for side in conversations)
     rows: list[_Row] = []
     for name in sorted(mine.keys() & theirs.keys()):
         pair = mine[name], theirs[name]
@@ -67,13 +67,10 @@ def _answers(items: Iterable[Item]) -> dict[str, list[Item]]:
     return grouped((item.id, item) for item in items if item.useful_bounded is not None)
 
 
-def _counts(conversation: Conversation) -> bool:
-    """Whether a conversation is part of a score, and held and judged to its end."""
-    return (
-        conversation.status is Status.MEASURED
-        and not conversation.twin_of
-        and all(one.status is Status.MEASURED for one in conversation.judgements)
-    )
+def _counts(conversation: Conversation, protocol: Protocol) -> bool:
+    """Whether it passes or fails: it was held and judged to its end, or has one of the worst findings until then."""
+    states = {conversation.status, *(one.status for one in conversation.judgements)}
+    return not conversation.twin_of and (states == {Status.MEASURED} or _worst(conversation, protocol) is not None)
 
 
 def _worst(conversation: Conversation, protocol: Protocol) -> Finding | None:

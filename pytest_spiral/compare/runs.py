@@ -19,6 +19,7 @@ from pytest_spiral.spiral.per_10k import PER_10K, scheme_beside
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.stats import mcnemar, minimum_detectable_difference, pair, sign_flip
+from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.card_metrics import CardMetrics, bootstrap_draws, metric_names
 from pytest_spiral.tempaffect.records import Item, Mode
 from pytest_spiral.tempaffect.scenario import Scenario
@@ -110,6 +111,14 @@ def _spiral(
     rows = []
     for names in models:
         sides = runs[0].by_model[names[0]], runs[1].by_model[names[1]]
+        for run, name, side in zip(runs, names, sides, strict=True):
+            # A model that is silent where it is hard must not look better without a word.
+            if broken := sum(one.status is Status.MODEL_FAILED for one in side):
+                what = f"{broken} conversation{'s' * (broken != 1)} that the model broke off"
+                how = (
+                    "not in the means" if protocol.broken_conversations == "missing" else "counted by the turns before"
+                )
+                notes.append(f"{run.name}, {name}: {what}, {how}")
         row = compare_conversations(names, sides, protocol, runs[1].seed)
         changes = changed_conversations(runs[0].id, names, sides, protocol)
         rows.append(row.model_copy(update={"changes": changes}))
