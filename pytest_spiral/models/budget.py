@@ -129,6 +129,9 @@ def _is_alive(pid: int) -> bool:
         return False
     except PermissionError:
         pass
+    with suppress(OSError):
+        # A worker that was killed is a zombie until the run ends: it answers signals, and its reservations stay.
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] != "Z"
     return True
 
 
@@ -208,8 +211,11 @@ class Budget:
                 )
                 break
             self._settled.clear()
+            # Not `asyncio.wait_for`: in Python 3.11 it loses a cancellation that comes as its wait ends, and a stopped
+            # run would send one more request and wait for the answer.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._settled.wait(), _LOOK_AGAIN_SECONDS)
+                async with asyncio.timeout(_LOOK_AGAIN_SECONDS):
+                    await self._settled.wait()
         raise ChatError(ReasonCode.BUDGET, self._refusal, attempts=0)
 
     def close(self) -> None:

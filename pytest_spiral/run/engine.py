@@ -10,11 +10,17 @@ import concurrent.futures
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 # Short enough for Ctrl-C to feel immediate, long enough to cost nothing.
 _TICK_SECONDS = 0.2
+# Code that is not ours may lose a cancellation, so it is repeated; and clients may wait for an endpoint to say goodbye.
+_CANCEL_AGAIN_SECONDS = 1.0
+_MOST_CLOSE_SECONDS = 10.0
+# Longer than the 30 s that one access to the store may wait for another process: then it is left to the end of ours.
+_MOST_THREAD_SECONDS = 45.0
 
 
 class Engine:
@@ -33,6 +39,7 @@ class Engine:
         self._times: dict[Hashable, tuple[float, float]] = {}
         # Each is changed by one thread only: that of the caller, and that of the loop.
         self.submitted = self.ended = 0
+        self._is_closed = False
 
     @property
     def under_way(self) -> int:
@@ -80,26 +87,41 @@ class Engine:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self, *closers: Callable[[], Awaitable[None]]) -> None:
-        """Cancel what is left, release clients in their own loop, stop the thread. Harmless when called twice."""
-        if self._loop.is_closed():
+        """Cancel what is left, release clients in their own loop, stop the thread. Harmless when called twice.
+
+        Takes about a minute at most: the thread of a loop that still does not end then ends with the process.
+        """
+        if self._is_closed:
             return
+        self._is_closed = True
         if self._thread is None:
             self._loop.run_until_complete(self._drain(closers))
         else:
-            self.start(self._drain(closers)).result()
+            drained = self.start(self._drain(closers))
+            concurrent.futures.wait([drained], timeout=_MOST_THREAD_SECONDS)
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
+            self._thread.join(_MOST_CLOSE_SECONDS)
+            if drained.done() and not self._thread.is_alive():
+                self._loop.close()
+                drained.result()
         for future in self._futures.values():
             # Fetched here, so that no forgotten exception is reported on some unrelated test.
             if future.done() and not future.cancelled():
                 future.exception()
 
     async def _drain(self, closers: tuple[Callable[[], Awaitable[None]], ...]) -> None:
-        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        left = {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
+        for _ in range(round(_MOST_CLOSE_SECONDS / _CANCEL_AGAIN_SECONDS) if left else 0):
+            for task in left:
+                task.cancel()
+            ended, left = await asyncio.wait(left, timeout=_CANCEL_AGAIN_SECONDS)
+            for task in ended:
+                # Fetched, so that it is not reported as forgotten.
+                _ = task.cancelled() or task.exception()
+            if not left:
+                break
         for closer in closers:
-            await closer()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_MOST_CLOSE_SECONDS):
+                    await closer()
         await self._loop.shutdown_asyncgens()

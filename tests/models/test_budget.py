@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -195,3 +198,51 @@ async def test_nothing_is_sent_beyond_the_limit(serve: Serve, ledger: Ledger) ->
     await model.aclose()
 
     assert server.requests == []
+
+
+@pytest.mark.parametrize("steps", range(6))
+@pytest.mark.asyncio
+async def test_a_call_that_waits_for_money_can_be_cancelled_at_any_moment(ledger: Ledger, steps: int) -> None:
+    """Also as there is money again: a run that ends must not send one more request and wait for its answer."""
+    accounts, answered = budget(ledger, 20.0), asyncio.Event()
+
+    async def first() -> None:
+        async with accounts.charge(REQUEST, 10) as charge:
+            await answered.wait()
+            assert charge is not None
+            charge.settle(Usage(1, 0, 0))
+
+    async def second() -> None:
+        async with accounts.charge(REQUEST, 10):
+            await asyncio.Event().wait()
+
+    calls = [asyncio.create_task(first()), asyncio.create_task(second())]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    answered.set()
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    calls[1].cancel()
+    _, left = await asyncio.wait(calls, timeout=1)
+    for call in left:
+        call.cancel()
+
+    assert not left
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system does not tell zombies apart")
+def test_a_killed_process_is_not_waited_for_though_nobody_has_taken_note_of_its_end(tmp_path: Path) -> None:
+    """xdist takes note of the end of its workers when the session ends, which would wait for the reservation."""
+    path = tmp_path / "run.sqlite"
+    ledger = Ledger(path)
+    ledger.begin(0.0)
+    script = "import os, pathlib, sys; from pytest_spiral.models.budget import Ledger; "
+    script += "Ledger(pathlib.Path(sys.argv[1])).reserve(1.0, 9.0); print(flush=True); os.kill(os.getpid(), 9)"
+    with subprocess.Popen([sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE) as dead:
+        assert dead.stdout is not None
+        dead.stdout.read()
+        os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)
+        waits = ledger.others_at_work()
+    ledger.close()
+
+    assert not waits

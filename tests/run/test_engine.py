@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
+import time
 
 import pytest
 
@@ -64,3 +65,60 @@ def test_units_under_way_are_those_that_have_not_ended() -> None:
     finally:
         gate.set()
         engine.close()
+
+
+def test_a_unit_that_loses_its_cancellation_does_not_keep_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is cancelled again, and a client that never closes is given up; nothing of it can keep a run from its end."""
+    monkeypatch.setattr("pytest_spiral.run.engine._CANCEL_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr("pytest_spiral.run.engine._MOST_CLOSE_SECONDS", 0.2)
+    engine = Engine()
+    begun, cancelled, never = threading.Event(), [], asyncio.Event()
+
+    async def stubborn(times: int) -> None:
+        begun.set()
+        for _ in range(times):
+            try:
+                await never.wait()
+            except asyncio.CancelledError:
+                cancelled.append(times)
+
+    async def closer() -> None:
+        await never.wait()
+
+    engine.submit("twice", lambda: stubborn(2))
+    assert begun.wait(5)
+    ended = threading.Thread(target=engine.close, args=(closer,), daemon=True)
+    ended.start()
+    ended.join(10)
+
+    assert not ended.is_alive()
+    assert cancelled == [2, 2]
+    assert engine.under_way == 0
+
+
+def test_a_thread_that_is_held_up_ends_with_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that blocks the loop cannot be cancelled: closing waits for it, but not for ever."""
+    monkeypatch.setattr("pytest_spiral.run.engine._MOST_CLOSE_SECONDS", 0.1)
+    monkeypatch.setattr("pytest_spiral.run.engine._MOST_THREAD_SECONDS", 0.1)
+    loop, begun, gate = asyncio.new_event_loop(), threading.Event(), threading.Event()
+    monkeypatch.setattr("asyncio.new_event_loop", lambda: loop)
+    engine = Engine()
+
+    async def blocks() -> None:
+        begun.set()
+        gate.wait()
+
+    engine.submit("unit", blocks)
+    assert begun.wait(5)
+    ended = threading.Thread(target=engine.close, daemon=True)
+    ended.start()
+    ended.join(10)
+    stuck = ended.is_alive()
+    gate.set()
+    while loop.is_running():
+        time.sleep(0.01)
+    loop.run_until_complete(asyncio.gather(*asyncio.all_tasks(loop)))
+    loop.close()
+
+    assert not stuck
+    engine.close()
