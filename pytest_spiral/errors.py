@@ -11,6 +11,7 @@ SpiralError
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from pytest_spiral.status import Reason, ReasonCode, Status
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
 
 
 class SpiralError(Exception):
@@ -68,6 +70,8 @@ _EXPECTED = {
     "string_type": "a string",
     "tuple_type": "a list",
 }
+# Where values are converted, a value of another type is one that could not be read as this one.
+_PARSED = re.compile("_(parsing|from_float)$")
 
 
 def first_fault(error: ValidationError, whole: str = "file") -> str:
@@ -77,19 +81,25 @@ def first_fault(error: ValidationError, whole: str = "file") -> str:
         whole: What to name where the problem is not in a single key.
     """
     problem = error.errors()[0]
-    key = key_path(problem["loc"]) or whole
+    return f"{key_path(problem['loc']) or whole}: {fault_words(problem)}"
+
+
+def fault_words(problem: ErrorDetails) -> str:
+    """What is wrong with one value, in our words."""
     message = str(problem["msg"]).removeprefix("Value error, ")
     if problem["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         message = "unknown key; remove it or check its spelling"
     elif problem["type"] == "missing":
         message = "missing key"
-    elif problem["type"] in _EXPECTED:
-        message = f"expected {_EXPECTED[problem['type']]}, got {type(problem['input']).__name__}"
+    elif (kind := _PARSED.sub("_type", problem["type"])) in _EXPECTED:
+        message = f"expected {_EXPECTED[kind]}, got {type(problem['input']).__name__}"
     elif "max_length" in problem.get("ctx", {}):
         value = problem["input"]
         unit = "characters" if isinstance(value, str) else "keys" if isinstance(value, dict) else "entries"
         message = f"{len(value):,} {unit}, the limit is {problem['ctx']['max_length']:,}"
-    return f"{key}: {message}"
+    return re.sub("^Input should be (?=(greater|less) )", "expected a number ", message).replace(
+        "Input should be", "expected"
+    )
 
 
 def key_path(keys: Iterable[object]) -> str:

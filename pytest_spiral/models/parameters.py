@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError, model_validator
 
 from pytest_spiral.chat import TOKEN_LIMITS, Role, TokenUsage
-from pytest_spiral.errors import ConfigError, DataError
+from pytest_spiral.errors import ConfigError, DataError, fault_words
 from pytest_spiral.models.connection import Connection
 from pytest_spiral.resources import data_root, line_in_toml, read_toml
 from pytest_spiral.settings import SuiteName
@@ -333,9 +333,9 @@ def _user(path: Path, _changed: int) -> _UserFile:
         return _UserFile.model_validate({key: data[key] for key in _SECTIONS if key in data})
     except ValidationError as problem:
         # Only the most telling one: a misspelt key explains the missing one, and a union reports every alternative.
-        found = problem.errors(include_url=False, include_input=False)
+        found = problem.errors(include_url=False)
         first = min(found, key=lambda item: item["type"] != "extra_forbidden")
-        says = first["msg"].removeprefix("Value error, ")
+        says = fault_words(first)
         if first["type"] == "extra_forbidden":
             kind = Price if "price" in first["loc"] else _ModelEntry if "model" in first["loc"] else _Entry
             says = f"unknown key; known are {', '.join(sorted(kind.model_fields))}"

@@ -102,7 +102,7 @@ def test_a_score_exists_only_where_the_model_answered(
     [
         ({"schema_version": 3}, "reads up to 2; update pytest-spiral"),
         ({"schema_version": "2"}, "not a report of pytest-spiral"),
-        ({"verdict": "splendid"}, "verdict: Input should be"),
+        ({"verdict": "splendid"}, "verdict: expected 'pass'"),
         ({"remark": ""}, "remark: unknown key"),
         ({"gates": None}, "not a report of schema version 1|gates: expected a list"),
     ],
