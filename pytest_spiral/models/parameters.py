@@ -79,7 +79,7 @@ class Price(_Strict):
     def cost(self, usage: TokenUsage) -> float:
         """USD of one call or of a sum of calls.
 
-        >>> Price(input=2.0, cached_input=0.5, output=8.0).cost(Usage(1_000_000, 500_000, 1_000_000))
+        >>> Price(input=2.0, cached_input=0.5, output=8.0).cost(TokenUsage(1_000_000, 500_000, 1_000_000))
         9.25
         """
         cached = self.input if self.cached_input is None else self.cached_input

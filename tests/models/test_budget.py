@@ -210,7 +210,7 @@ async def test_a_call_that_waits_for_money_can_be_cancelled_at_any_moment(ledger
         async with accounts.charge(REQUEST, 10) as charge:
             await answered.wait()
             assert charge is not None
-            charge.settle(Usage(1, 0, 0))
+            charge.settle(TokenUsage(1, 0, 0))
 
     async def second() -> None:
         async with accounts.charge(REQUEST, 10):
