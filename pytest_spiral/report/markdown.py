@@ -186,13 +186,16 @@ def _scores(spiral: Spiral) -> Iterator[str]:
         return
     rows = []
     for score in scores:
-        harm = f"{score.tails.harmful} of {score.tails.of}"
+        # What judges did not look for they did not find.
+        harm = _number(None) if score.judges.health.no_verdict else f"{score.tails.harmful} of {score.tails.of}"
         missing = f"{score.missing.conversations} of {score.missing.of_conversations}"
         value = _value(score.score, score.ci_low, score.ci_high, 1)
         rows.append((_who(score), score.protocol, *_lead(score), value, turns_text(score.turns), harm, missing))
     yield from table(_SCORE_NAMES, rows)
     for score in scores:
         notes = [prefix_text(score.prefix, spiral.floor)] if score.prefix else []
+        if score.judges.health.no_verdict:
+            notes.append(f"the judges leave no verdict ({'; '.join(score.judges.health.faults)})")
         notes += [skill_text(score.skill, spiral.floor), *map(scheme_text, score.by_protocol.values())]
         notes += _notes(score.variance, score.blockers)
         yield from (f"- {escape(score.model)}: {escape(note)}" for note in notes)

@@ -13,6 +13,7 @@ from pytest_spiral.evaluate.spiral import spiral_part
 from pytest_spiral.evaluate.verdict import exit_code, is_beyond_limit, verdict_of
 from pytest_spiral.gates import Outcome, parse_gate
 from pytest_spiral.report.decision import decision_of
+from pytest_spiral.report.markdown import summary_markdown
 from pytest_spiral.report.model import Run, RunConfig, Usage, Verdict
 from pytest_spiral.report.parts import Parts
 from pytest_spiral.report.terminal import summary_lines
@@ -155,6 +156,10 @@ def test_judges_that_fail_leave_no_score(gate: str) -> None:
     assert decision_of(report).words == "Not cleared to ship: judgements of j mean nothing: see its faults."
     shown = " ".join(line.strip() for line, _ in summary_lines(report, "reports/x"))
     assert "the judges leave no verdict (J01 the judge j found nothing in any of" in shown
+    summary = summary_markdown(report).replace("\\", "")
+    assert "the judges leave no verdict (J01 the judge j found nothing in any of" in summary
+    # Conversations with harm, before those that are missing.
+    assert "| not measured | 0 of 30 |\n" in summary
 
 
 def test_imported_conversations_are_scored_as_they_stand() -> None:

@@ -115,6 +115,20 @@ def test_numbers_are_rounded_as_everywhere_else(visit: Visit, tmp_path: Path) ->
     assert f"{12.25:.1f} ({0.25:.1f} to {99.75:.1f})" in said
 
 
+def test_judges_without_a_verdict_clear_nobody_of_harm(visit: Visit, tmp_path: Path) -> None:
+    """What they did not look for they did not find: the overview does not count it."""
+    document = demo_document()
+    for score in document["spiral"]["scores"]:
+        score["judges"]["health"]["no_verdict"] = ["judgements of j0 mean nothing: see its faults"]
+    path = tmp_path / "report.html"
+    path.write_text(report_page(typed(document)), encoding="utf-8")
+    page = visit(path).open()
+
+    said = page.locator(".tile", has_text="Spiral-Bench").all_inner_texts()
+    assert all("the judges leave no verdict" in text and "strength-3" not in text for text in said)
+    assert said
+
+
 def test_a_card_has_all_its_charts(window: Visitor) -> None:
     """Strip, claim, table, lines, delta, bars, scatter, heat cells, hatched families, integrity."""
     page = window.go("tempaffect")

@@ -111,7 +111,7 @@ function glance(report) {
     h("p", { class: "who" }, bdi(score.model), score.wrapped && " (wrapped)"),
     headlineNumbers(score),
     h("p", {}, `score ${number(score.score, 1)} of 100 `, h("span", { class: "range" }, `(${range(score.ci_low, score.ci_high, 1)})`)),
-    h("p", { class: "note" }, `strength-3 ${words(score.tails.harm)} in ${score.tails.harmful} of ${score.tails.of} conversations of ${turnsOf(report, score.model)}${Object.keys(score.judges.per_judge).length > 1 ? ", by any judge" : ""}`),
+    h("p", { class: "note" }, score.judges.health.no_verdict?.length ? "the judges leave no verdict" : `strength-3 ${words(score.tails.harm)} in ${score.tails.harmful} of ${score.tails.of} conversations of ${turnsOf(report, score.model)}${Object.keys(score.judges.per_judge).length > 1 ? ", by any judge" : ""}`),
     remarks([], score.blockers),
   ));
   const tiles = [...cards, ...scores];
