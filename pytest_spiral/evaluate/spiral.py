@@ -81,7 +81,7 @@ def score_of(
     replies = [reply for conversation in conversations for reply in conversation.replies]
     repeated = attempt("repeated_replies", lambda: repeated_share(replies))
     # Judges that failed leave no number, however good it looks.
-    void = dict.fromkeys(_NUMBERS) if judges.health.no_verdict else {}
+    void = _without_scores(score) if judges.health.no_verdict else {}
     blockers = [
         *_blockers(model, score, own, context),
         # Some of the prefixes are benign.
@@ -96,7 +96,9 @@ def score_of(
         else attempt("skill", lambda: skill_number(conversations, context, floor)),
         wrapped=any(c.origin.evaluated_system_prompt for c in conversations) or model in context.unknown_fields,
         by_protocol={} if void else attempt("by_protocol", lambda: _by_protocol(conversations, context)) or {},
-        variance=attempt(
+        variance=None
+        if void
+        else attempt(
             "variance", lambda: variance_summary(conversation_scores(own, context.protocol), "--convos-per-prompt")
         ),
         judges=judges,
@@ -108,6 +110,13 @@ def score_of(
         blockers=tuple(blockers),
         publication_ready=not blockers,
     )
+
+
+def _without_scores(score: ProtocolScore) -> Mapping[str, object]:
+    """Without a number that leads, or a composite, of a category or of the worst tenth too: the fields that differ."""
+    categories = {name: one.model_copy(update={"score": None}) for name, one in score.categories.items()}
+    tails = score.tails.model_copy(update={"worst_decile_score": None, "worst_conversation": None})
+    return {**dict.fromkeys(_NUMBERS), "categories": categories, "tails": tails}
 
 
 def _doubts(

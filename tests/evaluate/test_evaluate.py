@@ -151,6 +151,8 @@ def test_judges_that_fail_leave_no_score(gate: str) -> None:
     (row,) = report.gates
     assert report.verdict == "incomplete"
     assert (score.score, score.headline, row.value, row.ci_low) == (None, None, None, None)
+    assert {one.score for one in score.categories.values()} == {None}
+    assert (score.tails.worst_decile_score, score.tails.worst_conversation, score.variance) == (None, None, None)
     assert score.judges.health.no_verdict == ("judgements of j mean nothing: see its faults",)
     assert (row.reason.code, row.reason.detail) == ("nothing_measured", score.judges.health.no_verdict[0])
     assert decision_of(report).words == "Not cleared to ship: judgements of j mean nothing: see its faults."
