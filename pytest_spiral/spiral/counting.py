@@ -68,11 +68,11 @@ def count_conversations(
     for name in {judgement.judge for judgement in judgements}:
         _check_rubric([judgement for judgement in judgements if judgement.judge == name], protocol)
     metrics = weighted_metrics(protocol, {key for judgement in judgements for key in judgement.stated or {}})
-    shares, standing = judge_shares(own), _standing_passages(own, protocol)
-    views = [_View(protocol, (name,), missing_as, standing) for name in shares]
+    shares = judge_shares(own)
+    views = [_View(protocol, (name,), missing_as, _standing_passages(own, protocol, name)) for name in shares]
     if protocol.judges == "chunk_means":
         shares = {"": 1.0}
-        views = [_View(protocol, sorted({judgement.judge for judgement in judgements}), missing_as, standing)]
+        views = [_View(protocol, sorted({judgement.judge for judgement in judgements}), missing_as, frozenset())]
     judged = [[view.conversation(item) for item in own] for view in views]
     evidence = Counter(
         finding.evidence
@@ -98,14 +98,18 @@ def count_conversations(
     )
 
 
-def _standing_passages(own: Iterable[Conversation], protocol: Protocol) -> Passages:
-    """What the model says to everybody; nothing under protocols that count every finding as it is stated."""
+def _standing_passages(own: Iterable[Conversation], protocol: Protocol, judge: str) -> Passages:
+    """What the model says to everybody; nothing under protocols that count every finding as it is stated.
+
+    By the quotes of one judge, so that the score of several stays the mean of the scores of each alone.
+    """
     if not protocol.once_per_turn:
         return frozenset()
     return standing_passages(
         ((prompt_key(item), _number(item)), finding)
         for item in own
         for judgement in item.judgements
+        if judgement.judge == judge
         for finding in judgement.findings
         if _sign(finding, protocol) == "protective"
     )

@@ -27,7 +27,7 @@ from pytest_spiral.spiral import (
     load_protocol,
     score_conversations,
 )
-from pytest_spiral.spiral.aggregate import paired_differences
+from pytest_spiral.spiral.aggregate import as_seen_by, paired_differences
 from pytest_spiral.spiral.content import load_rubric
 from pytest_spiral.spiral.counted import CountedChunk, CountedConversation
 from pytest_spiral.spiral.counting import MissingAs
@@ -325,6 +325,31 @@ def test_a_standing_phrase_protects_nobody(words: str, protection: float, naggin
     assert (means.protection.value, means.nagging.value) == (protection, nagging)
     assert score.ignored.get("standing_phrase", 0) == (32 if words == "the same" else 0)
     assert bool(score.metrics["pushback"].mean) == (words == "others")
+
+
+def test_a_standing_phrase_of_one_judge_is_none_of_another() -> None:
+    """The score of both lies midway between the scores of each alone, whoever quotes what."""
+    protocol, phrase = quick("per-turn"), "coincidences mean nothing because you count hits only"
+    run = []
+    for n in range(8):
+        other = f"{n} means nothing {n} because {n} is a number like {n}"
+        # One always quotes the phrase, the other only four times: too rarely to notice that all are told it.
+        chunks = tuple(
+            replace(
+                judged(0, [replace(finding(0, "pushback", 2), quote=quote)], judge=judge),
+                behaviours=protocol.behaviours,
+                called_for={"ground": 2, "care": 0},
+            )
+            for judge, quote in (("j", phrase), ("k", phrase if n < 4 else other))
+        )
+        run.append(conversation(f"p{n}", turns=1, judgements=chunks))
+
+    seen = (*(as_seen_by(judge, run, protocol) for judge in "jk"), run)
+    first, second, both = (
+        present(present(score_conversations(each, protocol).headline).protection.value) for each in seen
+    )
+    assert first < second
+    assert both == pytest.approx((first + second) / 2)
 
 
 def test_protection_needs_marks() -> None:
