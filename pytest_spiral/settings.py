@@ -377,7 +377,8 @@ class Settings:
             object.__setattr__(self, "benign_twins", "off")
         if self.gate_recipe and self.gate_policy == "point":
             raise ConfigError(
-                f"--gate-policy point: the gates of --gate-recipe {self.gate_recipe} need bounds; leave one of them out"
+                f"--gate-policy point: the gates of --gate-recipe {self.gate_recipe} are made for bounds, and a point "
+                "estimate says nothing about chance; leave one of the two out"
             )
         if self.redo_judging and not self.replay:
             raise ConfigError("--redo-judging: needs recorded conversations; name them with --replay reports/RUN-ID")

@@ -250,7 +250,9 @@ def make_plan(settings: Settings, content: Content, environ: Mapping[str, str], 
             # Labels that do not fit the protocol are an error before any call.
             content.calibration_labels()
         if settings.spiral_upstream and (deaf := [spec for spec in named if spec.startswith(DRY_PREFIX)]):
-            raise ConfigError(f"--judge-model {deaf[0]}: reads no rubric; with --spiral-upstream name another judge")
+            raise ConfigError(
+                f"--judge-model {deaf[0]}: is built in and reads no rubric; with --spiral-upstream name another judge"
+            )
     # No key is needed to learn what a run would cost.
     if unreachable and not settings.plan:
         raise ConfigError("\n".join(dict.fromkeys(unreachable)))

@@ -155,7 +155,7 @@ def test_wrong_types_in_native_settings(project: Project, name: str) -> None:
     assert "Traceback" not in result.stderr.str()
 
 
-@pytest.mark.parametrize("given", [["--replay="], ["--model=dry/perfect", "--tempaffect-scenarios", ""], ["--gate="]])
+@pytest.mark.parametrize("given", [["--replay="], ["--model="], ["--model=dry/perfect", "--run-id", ""], ["--gate="]])
 def test_an_empty_value_is_not_an_absent_one(project: Project, given: list[str]) -> None:
     """Of a variable that is not set: the bundled scenarios are not what was meant, and nothing is not either."""
     result = project.pytest(*given)

@@ -55,7 +55,6 @@ def test_any_number_of_gates_in_ini(project: Project) -> None:
         ("tempaffect.score", "at column 17"),
         ("tempaffect.score > 1", "at column 18"),
         ("tempaffect.score >= high", "at column 21"),
-        ("", "at column 1"),
         ("tempaffect.score >= 0.5 and", "at column 25"),
     ],
 )

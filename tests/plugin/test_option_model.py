@@ -28,7 +28,6 @@ def test_several_models_are_evaluated_side_by_side(project: Project) -> None:
         ("local/", "smollm2-135m"),
         ("local/nobody", "smollm2-135m"),
         ("local/no/such/file.gguf", "file.gguf"),
-        ("", "not a model name"),
         ("a b", "not a model name"),
         ("a\x1b[31mb", "not a model name"),
     ],

@@ -28,7 +28,7 @@ def test_default_is_time_and_model(project: Project) -> None:
     result.stdout.fnmatch_lines([f"spiral: dry/perfect; suites tempaffect; run {folder}"])
 
 
-@pytest.mark.parametrize("name", ["latest", "../out", "a/b", ".hidden", "", "x" * 101, "a b", "a\nb"])
+@pytest.mark.parametrize("name", ["latest", "../out", "a/b", ".hidden", "x" * 101, "a b", "a\nb"])
 def test_a_name_that_is_no_folder_is_a_usage_error(project: Project, name: str) -> None:
     """No name leads out of the report folder."""
     result = project.here(*ONE, f"--run-id={name}")
