@@ -217,7 +217,7 @@ def make_plan(settings: Settings, content: Content, environ: Mapping[str, str], 
 
     Without an evaluated model or a recording it is the plan of a calibration, in which only judges are called.
     """
-    folder, run_id = content.folder, settings.run_id
+    folder = content.folder
     spiral_toml = folder / "spiral.toml"
     user_toml = spiral_toml if spiral_toml.is_file() else None
     unreachable: list[str] = []
@@ -257,14 +257,7 @@ def make_plan(settings: Settings, content: Content, environ: Mapping[str, str], 
     if unreachable and not settings.plan:
         raise ConfigError("\n".join(dict.fromkeys(unreachable)))
     started_at = started_at.astimezone(UTC)
-    if run_id is None and not models:
-        run_id = f"calibration-{started_at:%Y%m%d-%H%M%S}"
-    elif run_id is None:
-        slug = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in models[0].spec)
-        run_id = f"{started_at:%Y%m%d-%H%M%S}-{slug.strip('-.')[:60]}"
-    if settings.shard_number is not None:
-        # Shards of one run that are on the same machine need directories of their own.
-        run_id += "-shard{}of{}".format(*settings.shard_number)
+    run_id = _run_id(settings, models, started_at)
     return RunPlan(
         settings=settings,
         run_id=run_id,
@@ -273,6 +266,20 @@ def make_plan(settings: Settings, content: Content, environ: Mapping[str, str], 
         started_at=started_at.isoformat(timespec="seconds"),
         everybody=tuple(everybody),
     )
+
+
+def _run_id(settings: Settings, models: Sequence[ModelPlan], started_at: datetime) -> str:
+    """The name of the run: as it was given, or of when it was started and whom it is about."""
+    run_id = settings.run_id
+    if run_id is None and not models:
+        run_id = f"calibration-{started_at:%Y%m%d-%H%M%S}"
+    elif run_id is None:
+        slug = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in models[0].spec)
+        run_id = f"{started_at:%Y%m%d-%H%M%S}-{slug.strip('-.')[:60]}"
+    if settings.shard_number is not None:
+        # Shards of one run that are on the same machine need directories of their own.
+        run_id += "-shard{}of{}".format(*settings.shard_number)
+    return run_id
 
 
 def default_models() -> dict[str, Any]:
