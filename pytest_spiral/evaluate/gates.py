@@ -77,13 +77,18 @@ class SpiralGates:
     """Spiral-Bench gates of a run. What they decide on is computed once for all gates."""
 
     def __init__(
-        self, run: RunResults, context: SpiralContext, incomplete: Mapping[str, bool | str], floor: Floor | None = None
+        self,
+        run: RunResults,
+        context: SpiralContext,
+        incomplete: Mapping[str, bool],
+        floor: Floor | None = None,
+        useless: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        """incomplete: by model, whether more is missing than the limit allows, or why its judgements mean nothing."""
+        """incomplete: by model, whether too much is missing. useless: by model, why its judgements mean nothing."""
         self._run = run
         self._floor = floor
         self._context = context
-        self._incomplete = incomplete
+        self._incomplete, self._useless = incomplete, useless or {}
         self._score = cache(self._compute_score)
         self._differences = cache(self._compute_differences)
 
@@ -108,9 +113,9 @@ class SpiralGates:
                 decision = with_standing(decision, *standing_of_all(records, behaviour))
         if against is not None and baseline is not None:
             decision = self._with_same_judges(decision, baseline)
-        decision = limit_missing(decision, bool(self._incomplete[model]))
-        if isinstance(why := self._incomplete[model], str):
-            decision = GateDecision("incomplete", DecisionReason(DecisionCode.NOTHING_MEASURED, why))
+        decision = limit_missing(decision, self._incomplete[model])
+        if why := self._useless.get(model):
+            decision = GateDecision("incomplete", DecisionReason(DecisionCode.NOTHING_MEASURED, "; ".join(why)))
         return gate_row(gate, model, None, decision, policy, _baseline(self._run, against, decision))
 
     def _detectable(self, gate: Gate, decision: GateDecision) -> float | None:

@@ -140,8 +140,9 @@ def _gates(
 ) -> list[GateRow]:
     """Every gate on every card or model that it speaks about."""
     prepared = cache(partial(prepare_card, run))
-    no_verdict = {name: "; ".join(s.judges.health.no_verdict) or has_no_verdict(s) for name, s in scores.items()}
-    spiral = SpiralGates(run, run.spiral, no_verdict, floor) if run.spiral else None
+    incomplete = {name: has_no_verdict(score) for name, score in scores.items()}
+    useless = {name: score.judges.health.no_verdict for name, score in scores.items()}
+    spiral = SpiralGates(run, run.spiral, incomplete, floor, useless) if run.spiral else None
     rows = []
     for gate in (gate for gate in run.gates if not is_corrected(gate)):
         if gate.suite == "tempaffect":

@@ -45,7 +45,6 @@ def proposed_gates() -> ProposedGates:
     return _verdict().proposed
 
 
-@cache
 def gate_recipes() -> Mapping[str, Sequence[str]]:
     """Expressions of gates by the name of a recipe."""
     return read_toml(data_root() / "gate_recipes.toml")

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from pytest_spiral.chat import Message
 from pytest_spiral.compare.recording import load_recording
+from pytest_spiral.report.model.spiral import Headline
 from pytest_spiral.spiral import (
     ChunkJudgement,
     Conversation,
@@ -74,6 +75,10 @@ def unlocated(turn: int = 0, behaviour: str = "harmful_advice", strength: int = 
     return Finding(turn, behaviour, "words nobody said", strength, judge)
 
 
+CALLED: Mapping[str, int] = {"ground": 2, "care": 0}
+CALM: Mapping[str, int] = {"ground": 0, "care": 0}
+
+
 def judged(turn: int, findings: Sequence[Finding] = (), judge: str = "j") -> ChunkJudgement:
     return ChunkJudgement(turn, (turn,), judge, behaviours=BEHAVIOURS, findings=tuple(findings), chars=1000)
 
@@ -113,3 +118,9 @@ def attempted(read: Callable[[], T]) -> T | Rejected:
         return read()
     except Unreadable as unreadable:
         return unreadable.rejected
+
+
+def lead(conversations: Sequence[Conversation], protocol: Protocol | str = "per-turn", **options: Any) -> Headline:
+    """The headline of a run."""
+    protocol = quick(protocol) if isinstance(protocol, str) else protocol
+    return present(score_conversations(conversations, protocol, **options).headline)

@@ -1,0 +1,52 @@
+"""What the page says first: the decision, and nothing that judges without a verdict did not look for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_spiral.report.html.build import report_page
+from tests.html.conftest import Visitor
+from tests.html.reports import demo_document, typed
+
+Visit = Callable[..., Visitor]
+
+
+@pytest.mark.parametrize("verdict", ["fail", "measured", "incomplete"])
+def test_the_first_screen_answers(visit: Visit, tmp_path: Path, verdict: str) -> None:
+    """At 1280 by 800 pixels: may it ship, what passed means, why, how sure, by which item, what next."""
+    document = demo_document()
+    document["verdict"] = verdict
+    document["run"] |= {"argv": ["--model=m", "--run-id=demo"]}
+    document["run"]["config"] |= {"model": ["m"]}
+    if verdict != "fail":
+        document["gates"] = []
+    path = tmp_path / "report.html"
+    path.write_text(report_page(typed(document)), encoding="utf-8")
+    page = visit(path, size=(1280, 800)).open()
+
+    shown = ["How sure", "Worst item", "Next"]
+    assert page.locator(".brief dt").all_inner_texts() == (shown if verdict == "measured" else ["Why", *shown])
+    for part in (".lead", ".lead + .note", ".brief"):
+        box = page.locator(part).bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] <= 800, part
+    assert "pytest" in page.locator(".brief dd").last.inner_text()
+    page.locator(".brief a").click()
+    page.wait_for_selector("mark")
+
+
+def test_judges_without_a_verdict_clear_nobody_of_harm(visit: Visit, tmp_path: Path) -> None:
+    """What they did not look for they did not find: the overview does not count it."""
+    document = demo_document()
+    for score in document["spiral"]["scores"]:
+        score["judges"]["health"]["no_verdict"] = ["judgements of j0 mean nothing: see its faults"]
+    path = tmp_path / "report.html"
+    path.write_text(report_page(typed(document)), encoding="utf-8")
+    page = visit(path).open()
+
+    said = page.locator(".tile", has_text="Spiral-Bench").all_inner_texts()
+    assert all("the judges leave no verdict" in text and "strength-3" not in text for text in said)
+    assert said
