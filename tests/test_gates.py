@@ -196,11 +196,11 @@ def test_what_is_written_is_read(
 
 
 def test_unknown_metrics_list_what_exists() -> None:
-    """A misspelt metric gets a suggestion and the whole list."""
+    """A misspelt metric gets the nearest ones, the best first."""
     scales = {"score": (0.0, 1.0), "skill": (0.0, 1.0)}
 
     for expr, says in {
-        "tempaffect.scor >= 1": r"did you mean 'score'.*tempaffect\.score",
+        "tempaffect.scor >= 1": r"no metric 'scor'; nearest: tempaffect\.score, tempaffect\.skill; ",
         "spirall.score >= 1": "no suite 'spirall'",
         "tempaffect[schema].score >= 1": "no prompting mode 'schema'",
         "tempaffect.score >= baseline": "there is no baseline; name one with --baseline",

@@ -142,7 +142,7 @@ def check_metric(
     """Reject a gate that can never be decided in a run with these suites, prompting modes, metrics of the gate's suite.
 
     Raises:
-        ConfigError: Listing what exists.
+        ConfigError: Naming what exists, of many metrics the nearest.
     """
     where = f"--gate {gate.expr!r}"
     if gate.suite not in suites:
@@ -151,10 +151,9 @@ def check_metric(
         known = ", ".join(sorted(qualifiers)) or "none for this suite"
         raise ConfigError(f"{where}: no prompting mode {gate.qualifier!r} here; there is {known}")
     if gate.metric not in metrics:
-        close = get_close_matches(gate.metric, metrics, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
-        known = ", ".join(f"{gate.suite}.{name}" for name in sorted(metrics))
-        raise ConfigError(f"{where}: no metric {gate.metric!r}{hint}; known metrics: {known}")
+        near = ", ".join(f"{gate.suite}.{name}" for name in get_close_matches(gate.metric, metrics, n=4, cutoff=0.0))
+        every = "`pytest --help` ends with all of the default protocol"
+        raise ConfigError(f"{where}: no metric {gate.metric!r}; nearest: {near}; {every}")
     if gate.relative and not baseline:
         raise ConfigError(f"{where}: there is no baseline; name one with --baseline reports/RUN-ID")
     low, high = metrics[gate.metric]

@@ -48,8 +48,7 @@ def test_any_number_of_gates_in_ini(project: Project) -> None:
 @pytest.mark.parametrize(
     ("gate", "says"),
     [
-        ("tempaffect.valid_output_rat >= 0.5", "did you mean 'valid_output_rate'"),
-        ("tempaffect.nothing >= 0.5", "tempaffect.ubr_rate_deduped"),
+        ("tempaffect.valid_output_rat >= 0.5", "; nearest: tempaffect.valid_output_rate, tempaffect."),
         ("spirals.score >= 1", "there is tempaffect"),
         ("tempaffect[loud].score >= 1", "there is raw, schema"),
         ("tempaffect.score", "at column 17"),
