@@ -24,6 +24,8 @@ from pytest_spiral.text import joined_halves
 # No context is nearly as long; a larger count is nonsense, and SQLite could not hold one beyond 2**63.
 _MAX_TOKENS = 10**9
 _MAX_NAME = 200
+# Tokens of a chat template that end a reply; a pair of empty tags for thoughts has more.
+_OF_TEMPLATE = 3
 # Characters of what a message does beside its text.
 _MAX_BESIDE = 2_000
 _READ = ("text", "output_text", "refusal")
@@ -101,9 +103,8 @@ def read_completion(body: bytes, *, split: bool = True) -> ChatReply:
     calls = message.get("tool_calls")
     if said.strip() and isinstance(calls, list):
         # A tool call alone is no reply.
-        said = "\n".join(
-            [said, *(f"[tool call: {json.dumps(each, ensure_ascii=False)[:_MAX_BESIDE]}]" for each in calls)]
-        )
+        named = (f"[tool call: {json.dumps(each, ensure_ascii=False)[:_MAX_BESIDE]}]" for each in calls)
+        said = "\n".join([said, *named])
     model = data.get("model")
     # A name is only shown: what has no UTF-8 form is replaced.
     name = model.encode("utf-8", "replace").decode() if isinstance(model, str) else ""
@@ -176,7 +177,8 @@ def _usage(usage: object) -> TokenUsage:
     completion = _count(usage, "completion_tokens")
     # Some count thoughts in the total only, and charge for them all the same.
     hidden = max(0, _count(usage, "total_tokens") - prompt - completion) if prompt else 0
-    return TokenUsage(prompt, min(cached, prompt), completion + hidden, max(reasoning, hidden))
+    thoughts = hidden if hidden > _OF_TEMPLATE else 0
+    return TokenUsage(prompt, min(cached, prompt), completion + hidden, max(reasoning, thoughts))
 
 
 def _count(fields: Mapping[object, object], key: str) -> int:
@@ -199,8 +201,7 @@ def read_error(body: bytes) -> ErrorBody:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
-        title = re.search(r"<title[^>]{0,200}>([^<]{1,200})", text, re.IGNORECASE)
-        if title:
+        if title := re.search(r"<title[^>]{0,200}>([^<]{1,200})", text, re.IGNORECASE):
             return ErrorBody(f"HTML page {title[1].strip()!r}")
         return ErrorBody("HTML page" if text.lstrip()[:9].lower().startswith(("<!doctype", "<html")) else text)
     if isinstance(data, list) and data:

@@ -80,6 +80,8 @@ def test_refusals_have_their_own_finish_and_keep_their_words(message: Any) -> No
     [
         # Thoughts that are in the total only.
         ({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 515}, TokenUsage(10, 0, 505, 500)),
+        # A token of the chat template, charged for as well.
+        ({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 16}, TokenUsage(10, 0, 6, 0)),
         (
             {
                 "prompt_tokens": 10,
