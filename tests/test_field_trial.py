@@ -108,3 +108,16 @@ def test_a_player_sees_what_is_new(tmp_path: Path) -> None:
     assert "messages 1 to 1 as in your request 0001" in play("next", folder, *anna, "--containing", "the opening")
     assert "of somebody else" in play("next", folder, *ben)
     assert play("next", folder, *ben) == "nothing waits\n"
+
+
+def test_what_nobody_read_waits_again(tmp_path: Path) -> None:
+    """The reader of the pipe has ended before the request was printed whole: no claim is left, and no traceback."""
+    (tmp_path / "0001.request.json").write_text(json.dumps(body("x" * 200_000)))
+    command = [sys.executable, str(FIELD_TRIAL / "play.py"), "next", str(tmp_path), "--player", "anna"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait()) == (b"", 1)
+
+    assert "=== request 0001" in play("next", str(tmp_path), "--player", "ben")

@@ -5,7 +5,8 @@
 
 `next` claims waiting requests for this player, oldest first, and prints them; what a request repeats from the one that
 the same player was shown before is not printed again. Without one to claim after `--wait` seconds it prints "nothing
-waits" and exits with 2. `answer` writes a reply, without the line break at its end.
+waits" and exits with 2; where nobody reads what it prints, they wait again, and it exits with 1. `answer` writes a
+reply, without the line break at its end.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -109,12 +111,19 @@ def _body(path: Path) -> dict[str, Any]:
 
 
 def show_next(folder: Path, player: str, phrases: list[str], most: int, wait: float, *, mixed: bool = False) -> int:
-    """Claim and print requests; exit code 2 if none came."""
+    """Claim and print requests; exit code 2 if none came, 1 if nobody read them."""
     deadline = time.monotonic() + wait
     while time.monotonic() < deadline:
         claimed = [path for path in waiting(folder, phrases, mixed=mixed)[:most] if claim(path, player)]
         if claimed:
-            print("\n\n".join(shown(path, player) for path in claimed))
+            try:
+                print("\n\n".join(shown(path, player) for path in claimed), flush=True)
+            except BrokenPipeError:
+                for path in claimed:
+                    part(path, "player.txt").unlink()
+                # What is still buffered must not fail again at the exit.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                return 1
             return 0
         time.sleep(POLL_SECONDS)
     print("nothing waits")
