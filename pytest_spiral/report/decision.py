@@ -15,7 +15,8 @@ from pytest_spiral.report.worst import Worst, worst_findings
 from pytest_spiral.status import Reason, ReasonCode, Status
 
 _MOST_CAUSES = 4
-_NUMBER = re.compile(r"\d+")
+# What may differ between reasons of one cause: turns, seconds, and whether a call was tried again.
+_DIFFERING = re.compile(r" after \d+ attempts\b|\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,8 @@ class Cause:
     """Why measurements are missing.
 
     Attributes:
-        count: How many, of `what` (items, conversations, judgements).
-        text: The reason of the first one; the others differ from it in numbers at most.
+        count: How many, of `what` (items, conversations, judgements; in the singular for one).
+        text: The reason of the first one; the others differ from it in numbers and attempts at most.
         first: Its scenario or conversation, "" for what was never started.
     """
 
@@ -149,13 +150,13 @@ def _words(report: Report) -> str:
 
 def _causes(report: Report) -> list[Cause]:
     """Measurements without a value by their reason, the most frequent reason first."""
-    # Reasons that differ in a turn or in seconds have one cause.
-    alike = grouped(((what, _NUMBER.sub("0", text)), (text, where)) for what, text, where in _lost(report))
-    causes = [Cause(len(found), what, *found[0]) for (what, _), found in alike.items()]
+    alike = grouped(((what, _DIFFERING.sub("", text)), (text, where)) for what, text, where in _lost(report))
+    rows = [(len(found), what, *found[0]) for (what, _), found in alike.items()]
     never = sum(card.missing.n for card in report.tempaffect.cards)
     never -= sum(item.score is None for item in report.tempaffect.items)
     if never > 0 and not is_whole_shard(report):
-        causes.append(Cause(never, "items", ReasonCode.NOT_STARTED.meaning, ""))
+        rows.append((never, "items", ReasonCode.NOT_STARTED.meaning, ""))
+    causes = (Cause(count, what if count > 1 else what.removesuffix("s"), *rest) for count, what, *rest in rows)
     return sorted(causes, key=lambda cause: -cause.count)
 
 

@@ -215,9 +215,8 @@ def _publication_blockers(
         yield "B03 scorer fingerprint differs from the pinned one"
     for fault in context.preflight_faults:
         yield f"B03 {fault}"
-    lost = sum(item.status is Status.INSTRUMENT_FAILED for item in items)
-    if lost:
-        yield f"B04 {lost} items lost to infrastructure errors"
+    if lost := sum(item.status is Status.INSTRUMENT_FAILED for item in items):
+        yield f"B04 {lost} {'items' if lost > 1 else 'item'} lost to infrastructure errors"
     if context.built_in:
         yield "B05 the evaluated model is built in, not a language model"
     elif len(context.served_models) != 1:
@@ -231,8 +230,7 @@ def _publication_blockers(
         yield "B07 template repetition could not be computed"
     elif template.band == "flag":
         yield f"B07 template repetition {template.value:.2f}"
-    leaks = sorted({item.id for item in items if _leaks(item.output or "", context.scenarios)})
-    if leaks:
+    if leaks := sorted({item.id for item in items if _leaks(item.output or "", context.scenarios)}):
         yield f"B08 benchmark material in outputs: {', '.join(leaks[:_NAMED_LEAKS])}"
     if context.unknown_fields:
         yield f"B14 request fields that may carry instructions: {', '.join(context.unknown_fields)}"
@@ -268,8 +266,8 @@ def _cautions(
         some = f"measured on {sum(keyed)} of {len(keyed)} scenarios; the others have"
         yield f"useful and bounded is {some if any(keyed) else 'not measured: the scenarios have'} no decision key"
     for name, row in detectors.items():
-        if row.band in ("watch", "flag"):
-            yield f"{name.replace('_', ' ')} is {row.band} ({row.value:.2f})"
+        if words := {"watch": "worth watching", "flag": "flagged"}.get(row.band):
+            yield f"{name.replace('_', ' ')} is {words} ({row.value:.2f})"
     if mode == "raw" and _is_below(valid_rate, load_params().publication.raw_valid_rate_caution):
         yield f"only {valid_rate:.0%} of raw outputs were valid JSON answers: the score mostly measures format"
     if missing.n:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import shlex
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -32,14 +33,14 @@ def shown(report: Report) -> str:
 
 
 def lost(report: Report, code: str, count: int, detail: str = "HTTP 401") -> Report:
-    """A report in which so many items are missing, each with the same reason but for a number."""
+    """A report in which so many items are missing, each with the same reason but for a number and attempts."""
     document = report.model_dump(mode="json")
     row = next(row for row in document["tempaffect"]["items"] if row["score"] is not None)
     empty = dict.fromkeys(("score", "useful_bounded", "recoverable", "answer", "checks", "output"))
     missing: dict[str, Any] = {"status": "instrument_failed", "points": {}, **empty}
     document["tempaffect"]["items"] = [
-        {**row, **missing, "epoch": n, "reason": {"code": code, "detail": f"{detail} after {n} s"}}
-        for n in range(count)
+        {**row, **missing, "epoch": n, "reason": {"code": code, "detail": f"{detail}{tried} after {n} s"}}
+        for n, tried in zip(range(count), cycle(("", " after 2 attempts")), strict=False)
     ]
     document["verdict"] = "incomplete"
     document["spiral"] |= {"conversations": [], "scores": [], "weights": None}
@@ -48,7 +49,7 @@ def lost(report: Report, code: str, count: int, detail: str = "HTTP 401") -> Rep
 
 
 def test_equal_errors_are_one_line_with_a_count() -> None:
-    """75 that differ in a number only have one cause; in the terminal they take at most five lines."""
+    """75 that differ in numbers and attempts only have one cause; in the terminal they take at most five lines."""
     report = lost(changed(), "auth", 75)
     decision = decision_of(report)
 
@@ -57,6 +58,13 @@ def test_equal_errors_are_one_line_with_a_count() -> None:
     first = next(number for number, line in enumerate(lines) if line.startswith("missing: "))
     last = next(number for number, line in enumerate(lines) if line.startswith("next: "))
     assert 1 <= last - first <= 5
+
+
+def test_one_is_not_named_in_the_plural() -> None:
+    """Where one item has a reason of its own, as "missing: 1 item"."""
+    (cause,) = decision_of(lost(changed(), "auth", 1)).causes
+
+    assert (cause.count, cause.what) == (1, "item")
 
 
 @pytest.mark.parametrize(
