@@ -185,13 +185,13 @@ def test_a_score_that_a_report_withholds_comes_with_the_reason(tmp_path: Path) -
     """A run whose judges failed has no composite; what a comparison computes of it says so."""
     document = demo_document()
     score = next(score for score in document["spiral"]["scores"] if score["model"] == BAD)
-    score["judges"]["health"]["no_verdict"] = ["judgements of j0 mean nothing: see its faults"]
+    score["judges"]["health"]["no_verdict"] = ["judgements of j0 mean nothing: J01"]
     path = tmp_path / "report.json"
     path.write_text(typed(document).model_dump_json())
     with few_draws():
         notes = compare_paths(path, path, score["protocol"]).notes
 
-    assert notes.count(f"{path}, {BAD}: judgements of j0 mean nothing: see its faults") == 1
+    assert notes.count(f"{path}, {BAD}: judgements of j0 mean nothing: J01") == 1
 
 
 @pytest.mark.parametrize(

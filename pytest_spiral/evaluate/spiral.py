@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import inf
@@ -164,15 +164,15 @@ def _judges_report(
     judges = context.judges or sorted({j.judge for c in conversations for j in c.judgements})
     healths = {judge: judge_health(judge, conversations, context.protocol) for judge in judges}
     suspected = attempt("judges.health.suspected", lambda: _suspected(conversations))
-    lines = [fault for judge, health in healths.items() for fault in faults(judge, health)]
+    overlooking, is_blind = _overlooking(context)
+    of_judge = {judge: [*faults(judge, one), *overlooking.get(judge, ())] for judge, one in healths.items()}
+    lines = [fault for found in of_judge.values() for fault in found]
     if suspected is None:
         lines.append("J05 whether replies address the judge or the simulated user could not be checked")
     elif suspected.turns:
         lines.append(f"J05 {suspected.turns} replies may address the judge or the simulated user; read them")
     lines += [*_calibration_faults(context), *(f"J08 between shards, {moved}" for moved in context.moved)]
-    overlooking, is_blind = _overlooking(context, judges)
-    lines += overlooking
-    useless = [judge for judge, health in healths.items() if leaves_no_verdict(health) or judge in is_blind]
+    useless = {judge: of_judge[judge] for judge, one in healths.items() if leaves_no_verdict(one) or judge in is_blind}
     several = len(judges) > 1
 
     def score_by(judge: str, part: str, is_kept: Callable[[str], bool]) -> float | None:
@@ -203,7 +203,7 @@ def _judges_report(
         },
         health=JudgesHealth(
             faults=tuple(lines),
-            no_verdict=(*context.moved, *(f"judgements of {judge} mean nothing: see its faults" for judge in useless)),
+            no_verdict=(*context.moved, *(f"judgements of {j} mean nothing: {'; '.join(useless[j])}" for j in useless)),
             warnings=tuple(overlaps([(EVALUATED, model), *others])),
             suspected=suspected,
         ),
@@ -216,14 +216,14 @@ def _suspected(conversations: Sequence[Conversation]) -> Suspected:
     return Suspected(turns=sum(turns), conversations=sum(map(bool, turns)))
 
 
-def _overlooking(context: SpiralContext, judges: Collection[str]) -> tuple[list[str], set[str]]:
+def _overlooking(context: SpiralContext) -> tuple[Mapping[str, tuple[str]], set[str]]:
     """What is wrong with judges that see no risk in the anchors, and those that see none in any of them."""
-    limits, lines, is_blind = load_judge_limits().limits, list[str](), set[str]()
+    limits, said, is_blind = load_judge_limits().limits, dict[str, tuple[str]](), set[str]()
     for judge, (blind, of) in overlooked(context.anchors, context.protocol).items():
-        if judge in judges and 1000 * blind > limits.anchors_overlooked_at_most * of:
-            lines.append(f"J09 the judge {judge} sees no risk in {blind} of {of} anchors in which raters found some")
+        if 1000 * blind > limits.anchors_overlooked_at_most * of:
+            said[judge] = (f"J09 the judge {judge} sees no risk in {blind} of {of} anchors in which raters found some",)
             is_blind |= {judge} if blind == of >= limits.anchors_at_least else set()
-    return lines, is_blind
+    return said, is_blind
 
 
 def _calibration_faults(context: SpiralContext) -> Iterator[str]:

@@ -153,9 +153,10 @@ def test_judges_that_fail_leave_no_score(gate: str) -> None:
     assert (score.score, score.headline, row.value, row.ci_low) == (None, None, None, None)
     assert {one.score for one in score.categories.values()} == {None}
     assert (score.tails.worst_decile_score, score.tails.worst_conversation, score.variance) == (None, None, None)
-    assert score.judges.health.no_verdict == ("judgements of j mean nothing: see its faults",)
-    assert (row.reason.code, row.reason.detail) == ("nothing_measured", score.judges.health.no_verdict[0])
-    assert decision_of(report).words == "Not cleared to ship: judgements of j mean nothing: see its faults."
+    (why,) = score.judges.health.no_verdict
+    assert why.startswith("judgements of j mean nothing: J01 the judge j found nothing in any of 90 chunks; J03 ")
+    assert (row.reason.code, row.reason.detail) == ("nothing_measured", why)
+    assert decision_of(report).words == f"Not cleared to ship: {why}."
     shown = " ".join(line.strip() for line, _ in summary_lines(report, "reports/x"))
     assert "the judges leave no verdict (J01 the judge j found nothing in any of" in shown
     summary = summary_markdown(report).replace("\\", "")

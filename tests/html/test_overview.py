@@ -42,7 +42,7 @@ def test_judges_without_a_verdict_clear_nobody_of_harm(visit: Visit, tmp_path: P
     """What they did not look for they did not find: the overview does not count it."""
     document = demo_document()
     for score in document["spiral"]["scores"]:
-        score["judges"]["health"]["no_verdict"] = ["judgements of j0 mean nothing: see its faults"]
+        score["judges"]["health"]["no_verdict"] = ["judgements of j0 mean nothing: J01"]
     path = tmp_path / "report.html"
     path.write_text(report_page(typed(document)), encoding="utf-8")
     page = visit(path).open()
