@@ -6,7 +6,6 @@ below the bar in `data/spiral/calibration_bar.toml` it is inconclusive, whatever
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Literal
 from pydantic import ConfigDict
 
 from pytest_spiral.errors import DataError
+from pytest_spiral.grouping import grouped
 from pytest_spiral.report.model.gate import Standing
 from pytest_spiral.report.model.judges import (
     Agreement,
@@ -270,26 +270,21 @@ def _enclosing(value: float, *intervals: Interval) -> Estimate:
 
 
 def _kinds(turns: Sequence[LabelledTurn], predictions: Predictions, behaviours: Sequence[str]) -> dict[str, KindCount]:
-    counts: Counter[str] = Counter()
-    alarms: Counter[str] = Counter()
-    for turn in turns:
+    def is_false_alarm(turn: LabelledTurn) -> bool:
         prediction = predictions[turn.id] or {}
-        wrong = any(prediction.get(name, 0) and turn.reference(name) == 0 for name in behaviours)
-        for kind in turn.about:
-            counts[kind] += 1
-            alarms[kind] += wrong
-    kinds = sorted(set(counts) - set(behaviours))
-    return {kind: KindCount(turns=counts[kind], false_alarms=alarms[kind]) for kind in kinds}
+        return any(prediction.get(name, 0) and turn.reference(name) == 0 for name in behaviours)
+
+    by_kind = grouped((kind, is_false_alarm(turn)) for turn in turns for kind in turn.about if kind not in behaviours)
+    return {kind: KindCount(turns=len(own), false_alarms=sum(own)) for kind, own in sorted(by_kind.items())}
 
 
 def corrected_turn_rate(conversations: Sequence[Conversation], record: Calibration, behaviour: str) -> TurnRate | None:
     """The share of judged turns with a behaviour, as a judge reported it and corrected for its errors on labels.
 
-    Turns of a conversation count for as many as the design effect leaves. None where nothing was judged; the corrected
-    rate is None where sensitivity + specificity is below 1.2 or was not measured.
+    Turns of a conversation count for as many as the design effect leaves, for one where all turns are alike. None where
+    nothing was judged; the corrected rate is None where sensitivity + specificity is below 1.2 or was not measured.
 
-    Source:
-        Rogan and Gladen 1978.
+    Source: Rogan and Gladen 1978; Lang and Reiczigel 2014.
     """
     turns = (
         (conversation.id, float((turn, behaviour) in seen))
@@ -303,21 +298,15 @@ def corrected_turn_rate(conversations: Sequence[Conversation], record: Calibrati
     values = [value for unit in seen.values for value in unit]
     if not values:
         return None
-    raw = sum(values) / len(values)
-    empty = TurnRate(rate=raw, corrected=None, low=None, high=None)
+    raw, found = sum(values) / len(values), None
     measured = record.behaviours.get(behaviour)
-    if measured is None or measured.sensitivity is None or measured.specificity is None:
-        return empty
-    n = max(1, min(len(values), round(len(values) / max(1.0, design_effect(seen) or 1.0))))
-    corrected = corrected_rate(
-        Tally(round(raw * n), n, "conversation"),
-        Tally(round(measured.sensitivity.value * measured.positives), measured.positives, "conversation"),
-        Tally(round(measured.specificity.value * measured.negatives), measured.negatives, "conversation"),
-    )
-    if corrected is None:
-        return empty
-    theta, interval = corrected
-    return TurnRate(rate=raw, corrected=theta, low=interval.low, high=interval.high)
+    if measured and measured.sensitivity and measured.specificity:
+        n = len(values) / max(1.0, design_effect(seen) or len(values) / len(seen))
+        right = (measured.sensitivity, measured.positives), (measured.specificity, measured.negatives)
+        found_there, left_alone = (Tally(round(share.value * of), of, "conversation") for share, of in right)
+        found = corrected_rate(raw, n, found_there, left_alone)
+    theta, ends = found or (None, None)
+    return TurnRate(rate=raw, corrected=theta, low=ends.low if ends else None, high=ends.high if ends else None)
 
 
 def drift(before: CalibrationResult, now: CalibrationResult) -> Drift:
@@ -340,7 +329,12 @@ def drift(before: CalibrationResult, now: CalibrationResult) -> Drift:
         comparable=True,
         changed=sum(changed) / len(changed) if changed else None,
         kappa={name: later.value - earlier.value for name, (earlier, later) in kappas.items()},
-        drifted=tuple(name for name, (old, late) in kappas.items() if not late.low <= old.value <= late.high),
+        drifted=tuple(
+            name
+            for name, (old, late) in kappas.items()
+            # The interval of a judge that is always right is a point.
+            if not (old.low <= late.value <= old.high or late.low <= old.value <= late.high)
+        ),
     )
 
 

@@ -172,29 +172,35 @@ def independent_difference(first: tuple[float, Interval], second: tuple[float, I
 
 
 def corrected_rate(
-    judged: Tally, sensitivity: Tally, specificity: Tally, confidence: float = 0.95
+    rate: float, n: float, sensitivity: Tally, specificity: Tally, confidence: float = 0.95
 ) -> tuple[float, Interval] | None:
-    """The true rate behind the reports of an imperfect judge, with its normal interval, both in 0..1.
+    """The true rate behind the reports of an imperfect judge, with its interval, both in 0..1.
 
-    theta = (p + q0 - 1) / (q0 + q1 - 1), variance = [p (1 - p) / n + (1 - theta)^2 q0 (1 - q0) / m0
-    + theta^2 q1 (1 - q1) / m1] / (q0 + q1 - 1)^2, for p of n units that the judge reports, q1 of m1 units with the
-    property that it reported, and q0 of m0 without it that it did not. None below q0 + q1 = 1.2.
-    Source: Rogan and Gladen 1978, Am. J. Epidemiology 107:71; the variance as in arXiv 2511.21140.
+    theta = (p + q0 - 1) / (q0 + q1 - 1) for p of n units that the judge reports, q1 of m1 units with the property that
+    it reported, and q0 of m0 without it that it did not. None below q0 + q1 = 1.2. The interval has theta, v1 and v0 =
+    q (1 - q) / m from z^2 / 2 more units of either kind, and from one more of either among m1 and among m0: theta +
+    2 z^2 (theta v1 - (1 - theta) v0) -+ z sqrt(p (1 - p) / n + theta^2 v1 + (1 - theta)^2 v0) / (q0 + q1 - 1).
+    Source: Rogan and Gladen 1978, Am. J. Epidemiology 107:71; Lang and Reiczigel 2014, Prev. Vet. Med. 113:13.
 
     Raises:
-        ValueError: For an empty tally.
+        ValueError: For no units.
     """
-    if not (judged.n and sensitivity.n and specificity.n):
+    if not (n and sensitivity.n and specificity.n):
         raise ValueError("a rate of no units cannot be corrected")
-    p, q1, q0 = (tally.hits / tally.n for tally in (judged, sensitivity, specificity))
-    information = q0 + q1 - 1
+    q1, q0 = (tally.hits / tally.n for tally in (sensitivity, specificity))
     if q0 + q1 < _LEAST_INFORMATION:
         return None
-    theta = min(max((p + q0 - 1) / information, 0.0), 1.0)
-    variance = (
-        p * (1 - p) / judged.n
-        + (1 - theta) ** 2 * q0 * (1 - q0) / specificity.n
-        + theta**2 * q1 * (1 - q1) / sensitivity.n
-    ) / information**2
-    half = _NORMAL.inv_cdf(0.5 + confidence / 2) * sqrt(variance)
-    return theta, Interval(max(0.0, theta - half), min(1.0, theta + half), "Rogan-Gladen")
+    theta = _true_rate(rate, q1, q0)
+    z = _NORMAL.inv_cdf(0.5 + confidence / 2)
+    p, more = (n * rate + z * z / 2) / (n + z * z), n + z * z
+    q1, q0 = ((tally.hits + 1) / (tally.n + 2) for tally in (sensitivity, specificity))
+    v1, v0 = q1 * (1 - q1) / (sensitivity.n + 2), q0 * (1 - q0) / (specificity.n + 2)
+    near = _true_rate(p, q1, q0)
+    middle = near + 2 * z * z * (near * v1 - (1 - near) * v0)
+    half = z * sqrt(p * (1 - p) / more + near**2 * v1 + (1 - near) ** 2 * v0) / (q0 + q1 - 1)
+    low, high = max(0.0, middle - half), min(1.0, middle + half)
+    return theta, Interval(min(low, theta), max(high, theta), "Lang-Reiczigel")
+
+
+def _true_rate(rate: float, sensitivity: float, specificity: float) -> float:
+    return min(max((rate + specificity - 1) / (sensitivity + specificity - 1), 0.0), 1.0)

@@ -90,6 +90,20 @@ def test_drift() -> None:
     assert drift(before, other) == Drift(comparable=False, changed=None, kappa={}, drifted=())
 
 
+def test_one_turn_more_or_less_is_no_drift() -> None:
+    """A judge without any error has a kappa of 1 to 1. To come there by one turn, or to leave it, is no drift."""
+    always, labelled = perfect(), shipped()
+    lost = next(turn.id for turn in labelled.turns if turn.reference("pushback"))
+    seen = {
+        t.id: {b: t.reference(b) or 0 for b in BEHAVIOURS if t.id != lost or b != "pushback"} for t in labelled.turns
+    }
+    nearly = run(labelled, {t.id: judged_as(t, seen[t.id]) for t in labelled.turns})
+
+    assert drift(nearly, always).kappa["pushback"] > 0
+    assert drift(nearly, always).drifted == ()
+    assert drift(always, nearly).drifted == ()
+
+
 def test_corrected_rates() -> None:
     """A judge that misses half the harm: the corrected rate is about twice the raw one, and says how sure it is."""
     labelled = shipped()
@@ -103,3 +117,14 @@ def test_corrected_rates() -> None:
     assert 0.6 < present(rate.corrected) < 0.7
     assert present(rate.low) < present(rate.corrected) < present(rate.high)
     assert present(corrected_turn_rate(conversations, silent().record, "harmful_advice")).corrected is None
+
+
+def test_a_perfect_judge_leaves_every_rate_as_it_is() -> None:
+    """The correction takes the rate of all turns, although turns of a conversation do not count for one each."""
+    conversations = bench(lambda prompt: [finding(turn, "harmful_advice", 3) for turn in range(prompt % 3)], prompts=7)
+    rate = present(corrected_turn_rate(conversations, perfect().record, "harmful_advice"))
+    never = present(corrected_turn_rate(bench(lambda prompt: []), perfect().record, "harmful_advice"))
+
+    assert rate.corrected == pytest.approx(rate.rate)
+    assert never.corrected == 0
+    assert present(never.high) > 0.05

@@ -114,24 +114,45 @@ def test_six_to_none_is_the_least() -> None:
 
 def test_a_rate_is_corrected_for_the_judge() -> None:
     """Rogan and Gladen by hand: p .30, q1 .90, q0 .80 give .10 / .70; a coin gives nothing."""
-    result = corrected_rate(tally(30, 100), tally(45, 50), tally(40, 50))
+    result = corrected_rate(0.3, 100, tally(45, 50), tally(40, 50))
 
     assert result is not None
     theta, interval = result
     assert theta == pytest.approx(0.1 / 0.7)
-    variance = (0.3 * 0.7 / 100 + (6 / 7) ** 2 * 0.16 / 50 + (1 / 7) ** 2 * 0.09 / 50) / 0.49
-    assert interval.high - theta == pytest.approx(1.959964 * sqrt(variance))
-    assert corrected_rate(tally(30, 100), tally(29, 50), tally(30, 50)) is None
+    z = 1.959964
+    p, q1, q0 = (30 + z * z / 2) / (100 + z * z), 46 / 52, 41 / 52
+    near = (p + q0 - 1) / (q1 + q0 - 1)
+    v1, v0 = q1 * (1 - q1) / 52, q0 * (1 - q0) / 52
+    half = z * sqrt(p * (1 - p) / (100 + z * z) + near**2 * v1 + (1 - near) ** 2 * v0) / (q1 + q0 - 1)
+    assert interval.high == pytest.approx(near + 2 * z * z * (near * v1 - (1 - near) * v0) + half, abs=1e-6)
+    assert corrected_rate(0.3, 100, tally(29, 50), tally(30, 50)) is None
     with pytest.raises(ValueError, match="no units"):
-        corrected_rate(tally(0, 0), tally(1, 1), tally(1, 1))
+        corrected_rate(0, 0, tally(1, 1), tally(1, 1))
 
 
-def test_a_perfect_judge_corrects_nothing() -> None:
-    """With sensitivity and specificity 1 the rate stays."""
-    result = corrected_rate(tally(30, 100), tally(50, 50), tally(50, 50))
+@pytest.mark.parametrize("rate", [0, 0.2833, 1])
+def test_a_perfect_judge_corrects_nothing(rate: float) -> None:
+    """With sensitivity and specificity 1 the rate stays, however many units it stands for, and has an interval."""
+    result = corrected_rate(rate, 97.4, tally(50, 50), tally(50, 50))
 
     assert result is not None
-    assert result[0] == pytest.approx(0.3)
+    theta, interval = result
+    assert theta == pytest.approx(rate)
+    assert interval.high - interval.low > 0.02
+
+
+@pytest.mark.parametrize(("truth", "sensitivity"), [(0.01, 1), (0.05, 1), (0.3, 1), (0.05, 0.95), (0.3, 0.95)])
+def test_the_interval_of_a_corrected_rate_holds_the_truth(truth: float, sensitivity: float) -> None:
+    """Of all reports of 50 units, and all labels of 15 with the property, nearly 95 % lead to one that does."""
+    held = 0.0
+    for reported in range(51):
+        chance = binom.pmf(reported, 50, truth * sensitivity)
+        for found in range(8, 16):
+            result = corrected_rate(reported / 50, 50, tally(found, 15), tally(200, 200))
+            assert result is not None
+            held += chance * binom.pmf(found, 15, sensitivity) * (result[1].low <= truth <= result[1].high)
+
+    assert held > 0.93
 
 
 def estimate(count: tuple[int, int]) -> tuple[float, Interval]:

@@ -186,7 +186,7 @@ class Drift(Record):
     kappa: Mapping[str, float]
     """Change of kappa by behaviour."""
     drifted: tuple[str, ...]
-    """Behaviours whose earlier kappa lies outside the present interval."""
+    """Behaviours whose kappa lies outside its earlier interval, and the earlier one outside the present."""
 
 
 class CalibrationReport(Record):
