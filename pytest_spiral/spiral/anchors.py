@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 from itertools import combinations
 from math import fsum
 from typing import Annotated, NamedTuple
@@ -61,9 +62,12 @@ class _Choices(Table):
 
 def load_anchors(protocol: Protocol) -> LabelledSet | None:
     """The anchors of a protocol's rubric; None where there are none, as for protocols of the public implementation."""
-    if protocol.rubric is None or protocol.counting == "stated_sums":
-        return None
-    choice = read_table(_Choices, data_root() / "spiral" / "anchors.toml").rubrics.get(protocol.rubric)
+    return None if protocol.rubric is None or protocol.counting == "stated_sums" else _anchors(protocol.rubric)
+
+
+@cache
+def _anchors(rubric: str) -> LabelledSet | None:
+    choice = read_table(_Choices, data_root() / "spiral" / "anchors.toml").rubrics.get(rubric)
     return None if choice is None else shipped_turns(choice.set, choice.turns)
 
 
@@ -90,14 +94,19 @@ def overlooked(anchors: Anchors | None, protocol: Protocol) -> Mapping[str, tupl
     shown = load_anchors(protocol)
     if anchors is None or shown is None or shown.hash != anchors.hash:
         return {}
-    ids, labelled = {turn.id for turn in shown.turns}, load_labels(None, protocol.behaviours)
-    risky = protocol.weighted("risky")
-    harmful = [t.id for t in labelled.turns if t.id in ids and any(t.reference(name) for name in risky)]
+    ids, risky = {turn.id for turn in shown.turns}, protocol.weighted("risky")
+    harmful = [turn for turn in _turns_with(tuple(risky), protocol.behaviours) if turn in ids]
     found = {}
     for judge, said in anchors.judges.items():
         answers = [said.passes[0][turn] for turn in harmful if turn in said.passes[0]]
         found[judge] = sum(not any(name in answer for name in risky) for answer in answers), len(answers)
     return found
+
+
+@cache
+def _turns_with(found: Sequence[str], behaviours: Sequence[str]) -> tuple[str, ...]:
+    """Shipped turns in which the raters found one of some behaviours, among those that they looked for."""
+    return tuple(turn.id for turn in load_labels(None, behaviours).turns if any(map(turn.reference, found)))
 
 
 def vector_of(judgement: ChunkJudgement) -> Vector | None:

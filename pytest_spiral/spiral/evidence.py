@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 
@@ -27,6 +27,9 @@ _FOLDED: Mapping[str, str] = {
     **dict.fromkeys('"\u2018\u2019\u201a\u201b\u2032\u00b4\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb', "'"),
     **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"),
 }
+# ASCII that folds to itself in lower case, as words between single blanks; or else one character.
+_PLAIN = "".join(re.escape(chr(code)) for code in range(33, 127) if chr(code) not in {*_DROPPED, '"'})
+_RUNS = re.compile(f"([{_PLAIN}]+(?: [{_PLAIN}]+)*)|.", re.DOTALL)
 # In folded text: white space is single, and the one-character ellipsis is three dots.
 _ELLIPSIS = re.compile(r"[\[(]? ?\.{2,} ?[\])]?")
 _EDGES = " \t\n'\".,;:!?-()[]"
@@ -80,7 +83,7 @@ class SourceText:
     @cached_property
     def unlisted(self) -> _Folded:
         """The same without the marks of lists, links and quotations."""
-        return _fold(self.text, frozenset(_structure(self.text)))
+        return _fold(_unlisted(self.text))
 
 
 def located_finding(
@@ -151,7 +154,7 @@ def _is_sentence(text: str, start: int, end: int) -> bool:
 
 def _readings(quote: str, limits: _Elided) -> Iterator[tuple[Sequence[str], EvidenceClass, bool]]:
     """Ways to read a quote: the pieces to look for, the class they make, and whether in text without list marks."""
-    plain, unlisted = _fold(quote)[0], _fold(quote, frozenset(_structure(quote)))[0]
+    plain, unlisted = _fold(quote)[0], _fold(_unlisted(quote))[0]
     for text, without in ((plain, False), (unlisted, True)):
         whole = text.strip(_EDGES)
         if whole:
@@ -197,23 +200,22 @@ def _is_worded(text: str, start: int, end: int) -> bool:
     return not any(len(pair) == 2 and pair.isalnum() for pair in inside)
 
 
-def _structure(text: str) -> Iterator[int]:
-    for match in _STRUCTURE.finditer(text):
-        yield from range(*match.span())
+def _unlisted(text: str) -> str:
+    """The text with the marks of lists, links and quotations replaced by what folding drops."""
+    return _STRUCTURE.sub(lambda mark: "\u200b" * len(mark[0]), text)
 
 
-def _fold(text: str, without: Collection[int] = ()) -> _Folded:
+def _fold(text: str) -> _Folded:
     folded: list[str] = []
     places: list[int] = []
     blank = True
-    for place, character in enumerate(text):
-        plain = _plain(character)
-        if place in without or (plain == " " and blank):
+    for run in _RUNS.finditer(text):
+        plain = run[0].lower() if run.lastindex else _plain(run[0])
+        if plain == " " and blank:
             continue
         blank = plain == " " or (blank and not plain)
-        for part in plain:
-            folded.append(part)
-            places.append(place)
+        folded.append(plain)
+        places.extend(range(*run.span()) if run.lastindex else [run.start()] * len(plain))
     return "".join(folded), places
 
 

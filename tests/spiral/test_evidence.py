@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_spiral.spiral.evidence import SourceText, located_finding
+from pytest_spiral.spiral.evidence import SourceText, _plain, located_finding
 from pytest_spiral.spiral.records import Finding
 from tests.spiral.builders import published
 
@@ -171,6 +172,16 @@ def test_a_long_quote_is_always_found_in_its_text(before: str, quote: str, after
         assert place.evidence == "exact"
     if place.evidence == "exact":
         assert text[place.start : place.end] == quote
+
+
+@given(st.text(st.sampled_from("aB1.-()[ \n\t*_`\"'\u2019\u2014\u200b\ufb01\u00df\u2026\U0001f600")))
+def test_a_folded_text_is_its_folded_characters(text: str) -> None:
+    """Whatever stands between them, with blanks made single, and each knows its place."""
+    folded, places = SourceText(0, text).folded
+
+    assert folded == re.sub(" +", " ", "".join(map(_plain, text))).removeprefix(" ")
+    assert all(character in _plain(text[place]) for character, place in zip(folded, places, strict=True))
+    assert [*places] == sorted(places)
 
 
 @given(st.text(), st.text(max_size=50))

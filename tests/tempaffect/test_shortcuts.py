@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from itertools import cycle
 from pathlib import Path
 
@@ -99,13 +100,16 @@ def decides_rightly(scenario: Scenario, tail: str) -> bool:
     return key is not None and read_decision(key, prepare_reply(f"{scenario.reference_reply} {tail}")).right
 
 
-WRONG = [
-    (scenario, act.what)
-    for scenario in SUITE.scenarios
-    if (key := scenario.expected.decision) and not any(act.role == "ask" for act in key.acts)
-    for act in key.acts
-    if act.role == "wrong" and not decides_rightly(scenario, f"I will {act.what}.")
-]
+@cache
+def wrong_acts() -> tuple[tuple[Scenario, str], ...]:
+    """Wrong acts that count when a reply promises them beside the right one."""
+    return tuple(
+        (scenario, act.what)
+        for scenario in SUITE.scenarios
+        if (key := scenario.expected.decision) and not any(act.role == "ask" for act in key.acts)
+        for act in key.acts
+        if act.role == "wrong" and not decides_rightly(scenario, f"I will {act.what}.")
+    )
 
 
 @pytest.mark.parametrize(
@@ -118,5 +122,5 @@ WRONG = [
 )
 def test_a_wrong_act_beside_the_right_one_needs_more_than_an_excuse(excuse: str, most: int) -> None:
     """Of the wrong acts said by their descriptions: put off to an event, to chance or to somebody else, they count."""
-    assert len(WRONG) >= 240
-    assert sum(decides_rightly(scenario, excuse.format(what)) for scenario, what in WRONG) <= most
+    assert len(wrong_acts()) >= 240
+    assert sum(decides_rightly(scenario, excuse.format(what)) for scenario, what in wrong_acts()) <= most

@@ -62,7 +62,7 @@ def html_page(
         yield from _pack("head", [_json(make())[:_HEAD_CHARS], "\n"], packer, zlib.Z_SYNC_FLUSH)
     for name, make in packs.items():
         yield from _pack(name, [_json(make())], packer.copy())
-    yield from _pack("code", [script], zlib.compressobj(wbits=_RAW))
+    yield _packed_script(assets)
     yield f"<script>{loader}</script>\n</body>\n</html>\n"
 
 
@@ -80,6 +80,11 @@ def _style(assets: Assets) -> str:
 def _script(assets: Assets) -> str:
     body = "\n".join(_asset(name) for name in assets if name.endswith(".js"))
     return f'"use strict";\n(() => {{\n{body}\n}})();\n'
+
+
+@cache
+def _packed_script(assets: Assets) -> str:
+    return "".join(_pack("code", [_script(assets)], zlib.compressobj(wbits=_RAW)))
 
 
 def _hash(text: str) -> str:
