@@ -220,7 +220,7 @@ def _planned_spiral(plan: RunPlan, content: Content) -> Identity:
     if content.recording is not None:
         spiral = dict(content.recording.identity.get("spiral", {}))
     else:
-        hashes = content.spiral.hashes()
+        hashes = content.spiral.hashes
         spiral = {
             **{name: hashes[name] for name in SPIRAL_HASHES},
             "system_prompt": content.system_hash or UNWRAPPED,

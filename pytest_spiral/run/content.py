@@ -69,7 +69,8 @@ class SpiralContent:
         """Openings by prompt id."""
         return {opening.prompt_id: opening for opening in self.held}
 
-    def hashes(self) -> dict[str, str | None]:
+    @cached_property
+    def hashes(self) -> Mapping[str, str | None]:
         """Hashes of everything that must be the same for two scores to be comparable."""
         # Loads much of the report, which workers have no use for.
         from pytest_spiral.spiral.judge_health import load_judge_limits

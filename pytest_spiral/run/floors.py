@@ -18,7 +18,7 @@ from pytest_spiral.run.plan import ModelPlan, RunPlan
 
 def floor_key(plan: RunPlan, content: Content) -> str:
     """Hash of everything that a floor depends on. Built-in judges are other judges than any model."""
-    hashes = content.spiral.hashes()
+    hashes = content.spiral.hashes
     names = ("protocol_hash", "rubric_hash", "prompts_hash", "persona_hash", "instruments_hash")
 
     def identity(model: ModelPlan | None) -> str:

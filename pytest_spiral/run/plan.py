@@ -193,7 +193,7 @@ class RunPlan(BaseModel):
 
                 stands_for["reply_judge"] = [*(judge.identity() for judge in self.reply_judges), rating_hash()]
         if "spiral" in self.suites:
-            hashes = content.spiral.hashes()
+            hashes = content.spiral.hashes
             data = {name: hashes[name] for name in ("persona_hash", "rubric_hash", "instruments_hash")}
             stands_for |= {
                 "user_model": self.user.identity() if self.user else None,

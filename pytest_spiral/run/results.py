@@ -291,7 +291,7 @@ def _conversations(
 
 def _spiral_integrity(plan: RunPlan, content: Content) -> SpiralIntegrity:
     """Hashes of what the conversations were made and judged with; those of a recording are the recorded ones."""
-    integrity = SpiralIntegrity.model_validate({**content.spiral.hashes(), "files": content.spiral.setting.files})
+    integrity = SpiralIntegrity.model_validate({**content.spiral.hashes, "files": content.spiral.setting.files})
     recording = content.recording
     if recording is None:
         return integrity

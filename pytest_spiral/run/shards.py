@@ -160,7 +160,7 @@ def _check_installed(plan: RunPlan, content: Content, shard: _Shard) -> None:
     if "tempaffect" in plan.suites:
         installed["tempaffect"] = {"suite_hash": content.suite.suite_hash}
     if "spiral" in plan.suites:
-        installed["spiral"] = content.spiral.hashes()
+        installed["spiral"] = content.spiral.hashes
     integrity = shard.report.integrity.model_dump(mode="json")
     recorded = {suite: {name: (integrity[suite] or {}).get(name) for name in own} for suite, own in installed.items()}
     if differing := [each.name for each in differences(recorded, installed)]:

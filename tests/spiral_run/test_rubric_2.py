@@ -302,7 +302,7 @@ def test_judgements_under_the_other_rubric_are_refused() -> None:
 
 def test_reports_under_the_two_rubrics_are_not_compared(tmp_path: Path) -> None:
     """Protocol and rubric are named."""
-    old, new = (Content(Settings(protocol=name), tmp_path).spiral.hashes() for name in ("per-chunk", "per-turn"))
+    old, new = (Content(Settings(protocol=name), tmp_path).spiral.hashes for name in ("per-chunk", "per-turn"))
     with pytest.raises(DataError, match=r"spiral\.protocol_hash.*spiral\.rubric_hash"):
         check_comparable("spiral", old, new, ("old", "new"))
 
