@@ -34,7 +34,7 @@ SHARED = {
         for path in sorted((ROOT / folder).glob("*.toml"))
     ],
 }
-FLIPS = 20
+FLIPS = 8
 
 
 def meaning(name: str, raw: bytes) -> object:

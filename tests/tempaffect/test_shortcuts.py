@@ -69,17 +69,17 @@ def test_the_listed_acts_are_found() -> None:
 
 
 def replies() -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Scenario, reply and tails: all tails for a reference reply, one in turn for every eighth labelled reply."""
+    """Scenario, reply and tails: all tails for a reference reply, one in turn for every twelfth labelled reply."""
     for scenario in SUITE.scenarios:
         yield scenario.id, scenario.reference_reply, TAILS
     lines = [line for path in LABELLED for line in path.read_text(encoding="utf-8").splitlines()]
-    for line, tail in zip(lines[::8], cycle(TAILS), strict=False):
+    for line, tail in zip(lines[::12], cycle(TAILS), strict=False):
         row = json.loads(line)
         yield row["scenario"], row["reply"], (tail,)
 
 
 def test_a_tail_changes_no_decision() -> None:
-    """A friendly last line after some 800 replies, good and bad."""
+    """A friendly last line after hundreds of replies, good and bad."""
     changed, right = [], []
     for scenario_id, reply, tails in replies():
         key = SUITE[scenario_id].expected.decision
