@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from pytest_spiral.grouping import grouped
@@ -25,7 +25,7 @@ def changed_items(
     run: str, models: Sides, mode: Mode, items: tuple[Sequence[Item], Sequence[Item]], scenarios: Mapping[str, Scenario]
 ) -> ItemChanges:
     """TempAffect scenarios that pass in one run only. run: the baseline's id. items: of baseline and candidate."""
-    by_id = tuple(_answers(side) for side in items)
+    by_id = tuple(grouped((item.id, item) for item in side if item.useful_bounded is not None) for side in items)
     rows: list[_Row] = []
     for name in sorted(by_id[0].keys() & by_id[1].keys()):
         passed = tuple(2 * sum(bool(item.useful_bounded) for item in side[name]) > len(side[name]) for side in by_id)
@@ -60,11 +60,6 @@ def changed_conversations(
 def _row(name: str, message: str, replies: Sequence[str]) -> ChangedItem:
     message, mine, theirs = (text[:_MOST_CHARS] for text in (message, *replies))
     return ChangedItem(id=name, message=message, baseline_reply=mine, candidate_reply=theirs)
-
-
-def _answers(items: Iterable[Item]) -> dict[str, list[Item]]:
-    """Items that say whether they are useful and bounded, by scenario."""
-    return grouped((item.id, item) for item in items if item.useful_bounded is not None)
 
 
 def _counts(conversation: Conversation, protocol: Protocol) -> bool:

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, TypeAdapter, model_validator
 
-from pytest_spiral.text import whole_characters
+from pytest_spiral.report.model.base import EncodableText
 
 META = "__meta__"
 SUMMARY = "scoring_summary"
@@ -23,11 +23,6 @@ _MAX_KEYS = 200
 _MAX_JUDGES = 20
 _MAX_POINTS = 1e9
 _CHUNK_NAME = re.compile(r"chunk(\d{1,6})")
-
-
-def _readable(value: object) -> object:
-    """Text without halves of surrogate pairs, which have no UTF-8 form."""
-    return whole_characters(value) if isinstance(value, str) else value
 
 
 def _quotes(findings: object) -> object:
@@ -48,7 +43,7 @@ def _named(snippet: object) -> object:
     raise ValueError("expected a pair of snippet and strength")
 
 
-_Text = Annotated[str, Field(max_length=2_000_000), BeforeValidator(_readable)]
+_Text = Annotated[EncodableText, Field(max_length=2_000_000)]
 _MessageText = Annotated[_Text, Field(max_length=1_000_000)]
 _Name = Annotated[_Text, Field(max_length=1_000)]
 _Number = Annotated[float, Field(ge=-_MAX_POINTS, le=_MAX_POINTS)]
