@@ -10,7 +10,7 @@ from pytest_spiral.cli import tell
 from pytest_spiral.cli.runs import one_report
 from pytest_spiral.errors import ConfigError, DataError
 from pytest_spiral.labelling.agreement import agreement_of
-from pytest_spiral.labelling.files import Adjudicator, LabelFile, begins_with
+from pytest_spiral.labelling.files import EXTRA_STRATA, Adjudicator, LabelFile, begins_with
 from pytest_spiral.labelling.foreign import import_labels
 from pytest_spiral.labelling.merge import EXPORT_FORMAT, merge, read_export
 from pytest_spiral.labelling.pages import adjudication_page, answers_file, rating_page
@@ -40,9 +40,8 @@ def pages(options: argparse.Namespace) -> int:
             written.append(path.with_name(f"{rater.name}.html"))
             write_page(written[-1], rating_page(sheet, rater))
         write_page(path, sheet.text())
-    lines: list[object] = []
-    for path, sheet in files.items():
-        lines += [*_told(sheet), f"  {path} is for `label merge`, not for raters"]
+    kept = "is for `label merge`, not for raters"
+    lines = [line for path, sheet in files.items() for line in (*_told(sheet), f"  {path} {kept}")]
     value = {"written": [str(path) for path in written], "sampling": [str(path) for path in files]}
     return tell(options, value, [*lines, *written])
 
@@ -106,6 +105,7 @@ def _set_of(paths: Sequence[Path]) -> tuple[Path, list[Path]]:
     return next(iter(folders)), list(files)
 
 
+_HARD = "; of these items, hard ones over-represented"
 _WHERE = "name the directory that `label` wrote first: pytest-spiral label merge labels/tempaffect ANSWERS... -o FILE"
 
 
@@ -128,16 +128,14 @@ def _merged(path: Path, labels: LabelFile, agreement: Mapping[str, QuestionAgree
 def _agreement_lines(labels: LabelFile, notes: Sequence[str], agreement: Mapping[str, QuestionAgreement]) -> list[str]:
     header = labels.header
     who = ", ".join(f"{rater.name} ({rater.kind})" for rater in header.raters)
-    lines = [f"{header.suite}: {len(labels.items)} items, labels of {header.whose}: {who}", *notes]
     width = max(map(len, agreement))
-    lines += ["", f"{'':<{width}} labelled shared differ  {'kappa':<21}{'alpha':<21}AC1"]
+    lines = [f"{header.suite}: {len(labels.items)} items, labels of {header.whose}: {who}", *notes, ""]
+    lines += [f"{'':<{width}} labelled shared differ  {'kappa':<21}{'alpha':<21}AC1"]
     for name, one in agreement.items():
         kappa, alpha, ac1 = map(coefficient_text, (one.kappa, one.alpha, one.ac1))
-        lines.append(
-            f"{name:<{width}} {one.labelled:>8} {one.shared:>6} {one.differing:>6}  {kappa:<21}{alpha:<21}{ac1}"
-        )
+        lines += [f"{name:<{width}} {one.labelled:>8} {one.shared:>6} {one.differing:>6}  {kappa:<21}{alpha:<21}{ac1}"]
     return [
         *(plain(line) for line in lines),
-        "95 % intervals, clustered; of these items, hard ones over-represented",
+        f"95 % intervals, clustered{_HARD if any(row.stratum == EXTRA_STRATA[0] for row in labels.items) else ''}",
         "",
     ]

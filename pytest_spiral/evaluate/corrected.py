@@ -13,7 +13,7 @@ from pytest_spiral.evaluate.verdict import has_no_verdict, is_beyond_limit, is_i
 from pytest_spiral.gates import PART_FAILED, Gate, GateDecision, Measured, Policy, Scale, conclude, limit_missing
 from pytest_spiral.gates.estimate import TWO_SIDED, End
 from pytest_spiral.grouping import grouped
-from pytest_spiral.labelling.drawing import replies_hash
+from pytest_spiral.labelling.drawing import replies_hash, replies_of
 from pytest_spiral.labelling.files import TEMPAFFECT_QUESTIONS, LabelledItem, turn_id
 from pytest_spiral.report.model import Card, Report
 from pytest_spiral.report.model.corrected import CorrectedFigure, Corrections, LabelSource, Refusal
@@ -129,6 +129,12 @@ def check_labels(report: Report, labels: Sequence[GivenLabels]) -> None:
             raise DataError(
                 f"{given.name}: labels replies of run {header.run!r} that are not those of {report.run.id!r}; name the "
                 "run whose replies were drawn (a run that was resumed later has others)"
+            )
+        known = replies_of(report)
+        if odd := [row for row in given.file.items if (row.model, row.item) not in known]:
+            raise DataError(
+                f"{given.name}: item {odd[0].item!r} of {odd[0].model!r} is no reply of run {report.run.id!r}, and its "
+                "label would be lost; put the line back as `pytest-spiral label merge` writes it"
             )
 
 
@@ -258,20 +264,18 @@ def _figure(report: Report, place: _Place, question: str) -> CorrectedFigure | N
         return None
     clusters = sample.clusters()
     found = corrected_mean(clusters)
-    numbers: dict[str, float] = {}
-    refused = None
+    numbers, refused = dict.fromkeys(("value", "low", "high", "power")), None
     if isinstance(found, TooFewLabels):
         refused = Refusal(code=found.code, detail=f"{place.name}, {question}: {found.detail}", needed=found.needed)
     else:
-        interval = found.interval
-        numbers = {"value": found.value, "low": interval.low, "high": interval.high, "power": found.power}
+        numbers |= {"value": found.value, "low": found.interval.low, "high": found.interval.high, "power": found.power}
     return CorrectedFigure(
         suite=place.suite,
         model=place.model,
         prompting_mode=place.mode,
         metric=question,
         raw=found.raw,
-        **dict.fromkeys(("value", "low", "high", "power")) | numbers,
+        **numbers,
         labels=found.labels,
         positives=found.positives,
         negatives=found.labels - found.positives,

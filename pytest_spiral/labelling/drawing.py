@@ -12,6 +12,7 @@ from fractions import Fraction
 from math import comb
 
 from pytest_spiral.chat import Message
+from pytest_spiral.grouping import grouped
 from pytest_spiral.hashing import digest_of_all
 from pytest_spiral.labelling.files import (
     Drawn,
@@ -59,25 +60,27 @@ def candidates(report: Report, suite: SuiteName) -> list[DrawCandidate]:
 
 def replies_hash(report: Report, suite: SuiteName) -> str:
     """Hex SHA-256 of the replies of a suite: the same however they are scored."""
-    rows: Iterator[list[str]]
-    if suite == "tempaffect":
-        rows = ([item.model, reply_id(item), item.output or ""] for item in report.tempaffect.items)
-    else:
-        conversations = report.spiral.conversations
-        rows = ([row.model, row.id, row.twin_of, *(said.content for said in row.transcript)] for row in conversations)
-    return digest_of_all(sorted(rows))
+    conversations = report.spiral.conversations
+    replies = ([item.model, reply_id(item), item.output or ""] for item in report.tempaffect.items)
+    chats = ([row.model, row.id, row.twin_of, *(said.content for said in row.transcript)] for row in conversations)
+    return digest_of_all(sorted(replies if suite == "tempaffect" else chats))
+
+
+def replies_of(report: Report) -> set[tuple[str, str]]:
+    """Model and id of every reply of a run, as label files name them."""
+    said = ((row, sum(one.role == "assistant" for one in row.transcript)) for row in report.spiral.conversations)
+    turns = ((row.model, turn_id(row.id, turn)) for row, replies in said for turn in range(replies))
+    return {*turns, *((item.model, reply_id(item)) for item in report.tempaffect.items)}
 
 
 def _replies(report: Report) -> Iterator[DrawCandidate]:
-    verdicts: defaultdict[tuple[str, str], set[bool | None]] = defaultdict(set)
-    for item in report.tempaffect.items:
-        if item.answer is not None:
-            verdicts[item.model, item.id].add(item.useful_bounded)
+    answered = (item for item in report.tempaffect.items if item.answer is not None)
+    verdicts = grouped(((item.model, item.id), item.useful_bounded) for item in answered)
     for item in report.tempaffect.items:
         scenario = report.tempaffect.scenarios.get(item.id)
         if item.answer is None or scenario is None:
             continue
-        hard = _is_near(item) or len(verdicts[item.model, item.id]) > 1 or bool(disputed(item))
+        hard = _is_near(item) or len({*verdicts[item.model, item.id]}) > 1 or bool(disputed(item))
         text = reply_text(scenario, item.answer.reply)
         yield DrawCandidate(
             item=reply_id(item), model=item.model, mode=item.mode, cluster=item.id, text=text, hard=hard

@@ -7,6 +7,7 @@ conversation. A question that a rater did not answer, or answered with "cannot t
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -188,11 +189,8 @@ class LabelFile:
 
 def value_of(answer: LabelAnswer | None) -> int | None:
     """An answer as a number: 1 for yes, 0 for no, a strength; None for none and for "cannot tell"."""
-    if isinstance(answer, Quoted):
-        return answer.strength
-    if isinstance(answer, int):
-        return answer
-    return {"yes": 1, "no": 0}.get(answer or "")
+    said = answer.strength if isinstance(answer, Quoted) else answer
+    return said if isinstance(said, int) else {"yes": 1, "no": 0}.get(said or "")
 
 
 def bounded(text: str) -> str:
@@ -230,13 +228,21 @@ def read_labels(path: Path) -> LabelFile:
     """A label file. Raises `DataError` naming file, line and key of the first fault."""
     header, rows = read_records(path, Header, LabelledItem)
     items: dict[tuple[str, str], LabelledItem] = {}
-    raters = {rater.name for rater in header.raters}
+    raters = [rater.name for rater in header.raters]
+    everybody = [*raters, *([header.adjudicator.name] if header.adjudicator else [])]
+    for key, names in {"raters": raters, "raters and adjudicator": everybody, "questions": header.questions}.items():
+        if twice := [name for name, times in Counter(names).items() if times > 1]:
+            raise DataError(f"{path}:1: {key}: {twice[0]!r} is there twice")
+    if header.suite == "tempaffect" and (odd := sorted({*header.questions}.difference(TEMPAFFECT_QUESTIONS))):
+        raise DataError(f"{path}:1: questions: {odd[0]!r} is none of {', '.join(TEMPAFFECT_QUESTIONS)}")
     for place, row in enumerate(rows, start=1):
         fault = answers_fault(header.suite, header.questions, [*row.labels.values(), row.adjudicated])
-        if odd := sorted(set(row.labels) - raters):
+        if odd := sorted({*row.labels}.difference(raters)):
             fault = f"labels: {odd[0]!r} is not among the header's raters"
         elif row.adjudicated and header.adjudicator is None:
             fault = "adjudicated: the header names no adjudicator"
+        elif header.sampling and "inclusion" not in row.model_fields_set:
+            fault = "inclusion: missing key; the sample stands for the other replies by it"
         elif (row.model, row.item) in items:
             fault = f"{row.item!r} is there twice for {row.model!r}"
         if fault:
@@ -252,11 +258,8 @@ def read_labels(path: Path) -> LabelFile:
 
 def labels_of_people(paths: Iterable[Path]) -> Path | None:
     """The first of these label files with labels of turns that people gave; None for none. Raises `DataError`."""
-    for path in paths:
-        header = read_labels(path).header
-        if header.suite == "spiral" and header.whose == "people":
-            return path
-    return None
+    headers = ((path, read_labels(path).header) for path in paths)
+    return next((path for path, header in headers if (header.suite, header.whose) == ("spiral", "people")), None)
 
 
 def read_records(path: Path, header: type[H], row: type[T]) -> tuple[H, list[T]]:

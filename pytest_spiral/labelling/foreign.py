@@ -161,20 +161,15 @@ def _take(mapping: Mapped, row: _CsvRow, items: defaultdict[str, _Item], where: 
     for what, value in (("item", name), ("rater", rater)):
         if not value:
             column = mapping.columns.get(what, what)
-            fault = (
-                "empty"
-                if column in row
-                else f"no such column beside {[*row][:20]}; `columns` in the mapping names them"
-            )
-            raise DataError(f"{where}: {column}: {fault}")
+            absent = f"no such column beside {[*row][:20]}; `columns` in the mapping names them"
+            raise DataError(f"{where}: {column}: {'empty' if column in row else absent}")
     item = items[name]
     for key in ("model", "mode", "cluster", *_TEXTS):
         text = row.get(mapping.columns.get(key, key), "")
         if text and item.about.setdefault(key, text) != text:
             raise DataError(f"{where}: {mapping.columns.get(key, key)}: not the same in all rows of item {name[:80]!r}")
     if mapping.wide:
-        missing = [column for column in mapping.wide if column not in row]
-        if missing:
+        if missing := [column for column in mapping.wide if column not in row]:
             raise DataError(f"{where}: no column {missing[0]!r}, which `wide` in the mapping names")
         given = {column: row[column].strip() for column in mapping.wide}
     else:

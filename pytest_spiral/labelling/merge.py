@@ -12,6 +12,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from pytest_spiral.errors import DataError
+from pytest_spiral.grouping import grouped
 from pytest_spiral.labelling.files import (
     CANNOT_TELL,
     Adjudicator,
@@ -183,12 +184,10 @@ def _notes(
     doubted = sum(CANNOT_TELL in given.values() for found in disputes.values() for given in found.values())
     if doubted:
         notes.append(f"{doubted} answers differ because a rater cannot tell where another can: for the adjudicator")
-    if settled:
-        found = [(name, settled.get(key, {}).get(name)) for key, given in disputes.items() for name in given]
-        for question in dict.fromkeys(name for name, _ in found):
-            own = Counter(_words(answer) for name, answer in found if name == question)
-            said = ", ".join(f"{n} {what}" for what, n in sorted(own.items()))
-            notes.append(f"adjudicated: {question}, {own.total()} that differ: {said}")
+    found = grouped((name, _words(settled.get(key, {}).get(name))) for key, given in disputes.items() for name in given)
+    for question, own in found.items() if settled else ():
+        said = ", ".join(f"{n} {what}" for what, n in sorted(Counter(own).items()))
+        notes.append(f"adjudicated: {question}, {len(own)} that differ: {said}")
     needless = sum(name not in disputes.get(key, {}) for key, answers in settled.items() for name in answers)
     if needless:
         notes.append(f"{needless} adjudicated answers left out: the raters do not differ on them")

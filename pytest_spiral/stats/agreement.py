@@ -168,11 +168,9 @@ def agreement_interval(
     Resamples in which the coefficient is undefined are left out; if they are more than half, the result is None.
     Source: Efron 1979, Annals of Statistics 7:1.
     """
-    draws = []
-    for draw in percentile_resamples(len(clusters), resamples, seed):
-        value = statistic(Clusters(clusters.unit, clusters.ids, tuple(clusters.values[index] for index in draw)))
-        if value is not None:
-            draws.append(value)
+    drawn = percentile_resamples(len(clusters), resamples, seed)
+    samples = (Clusters(clusters.unit, clusters.ids, tuple(clusters.values[index] for index in one)) for one in drawn)
+    draws = [value for sample in samples if (value := statistic(sample)) is not None]
     ends = percentile_interval(draws, confidence)
     if ends is None or 2 * len(draws) < resamples:
         return None

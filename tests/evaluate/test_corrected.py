@@ -212,6 +212,16 @@ def test_labels_of_other_replies_are_refused() -> None:
             corrected(wrong)
 
 
+@pytest.mark.parametrize("change", [{"item": "ps-01/schema/2"}, {"item": "ps-01/raw/0"}, {"model": "another"}])
+def test_a_label_of_a_reply_that_the_run_does_not_have_is_refused(change: dict[str, str]) -> None:
+    """Left out, it would change the number: another epoch, another mode, another model."""
+    file = labels({"ann": mostly(1.0)})
+    wrong = LabelFile(file.header, (file.items[0].model_copy(update=change), *file.items[1:]))
+
+    with pytest.raises(DataError, match=r"item '.*' of '.*' is no reply of run 'demo'"):
+        corrected(wrong)
+
+
 def test_a_run_with_labels_has_the_section() -> None:
     """As `--labels` gives it: evaluated with everything else, and the rest of the report is the same."""
     file = given(labels({"ann": mostly(1.0)}))

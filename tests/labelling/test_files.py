@@ -134,6 +134,11 @@ def test_whose_labels(kinds: list[str], adjudicator: str | None, whose: str) -> 
             "item 1: adjudicated: the header names",
         ),
         ([HEADER], "0 items, but 1 were drawn"),
+        ([{**HEADER, "raters": [ANN, BEN, {**ANN, "kind": "model"}]}, ROW], "1: raters: 'ann' is there twice"),
+        ([{**HEADER, "adjudicator": {"name": "ben", "kind": "person"}}, ROW], "1: raters and adjudicator: 'ben' is"),
+        ([{**HEADER, "questions": ["pushback", "pushback"]}, ROW], "1: questions: 'pushback' is there twice"),
+        ([{**TEMPAFFECT, "questions": ["charm"]}, ROW], "1: questions: 'charm' is none of content_grounding, "),
+        ([HEADER, {k: v for k, v in ROW.items() if k != "inclusion"}], "item 1: inclusion: missing key"),
         ([HEADER, {**ROW, "item": "x" * 301}], "2: item: 301 characters, the limit is 300"),
     ],
 )

@@ -153,11 +153,23 @@ def test_the_table_for_people(folder: Path, tmp_path: Path, capsys: pytest.Captu
 
     assert "spiral: 12 items, labels of people: ann (person), ben (person)" in out
     assert "adjudicator.html is for adjudicator;" in out
+    assert "95 % intervals, clustered; of these items, hard ones over-represented" in out
     # Its own output in the same directory is not taken for answers.
     assert main(["label", "merge", str(where), "-o", str(where / "labels.jsonl")]) == 0
     row = read_labels(where / "labels.jsonl").items[0]
     assert row.text is not None
     assert row.text.assistant == sheet.items[0].text.assistant
+
+
+def test_nothing_is_over_represented_where_all_are_labelled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Agreement on all replies of the run is what it is called."""
+    assert main(["label", str(demo_run(tmp_path / "run")), "-o", str(tmp_path / "all"), "--items", "200"]) == 0
+    sheet = sheet_in(tmp_path / "all", "spiral")
+    answers = export(tmp_path / "a.jsonl", sheet, sheet.header.raters[0].name, lambda i, q: 1)
+    capsys.readouterr()
+
+    assert main(["label", "merge", str(tmp_path / "all/spiral"), str(answers), "-o", str(tmp_path / "l.jsonl")]) == 0
+    assert "over-represented" not in capsys.readouterr().out
 
 
 def damaged(path: Path, change: Mapping[str, object], line: int = 0) -> Path:
