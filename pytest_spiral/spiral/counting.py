@@ -128,6 +128,12 @@ def judge_shares(conversations: Iterable[Conversation]) -> dict[str, float]:
     return {name: 1 / (len({*models}) * models.count(model)) for name, model in zip(names, models, strict=True)}
 
 
+def mean_over_judges(seen: Iterable[tuple[tuple[str | int, float], float]]) -> float:
+    """The mean of the judges' own means. seen: at least one value, each with its judge and the judge's share."""
+    own = grouped(seen)
+    return fsum(share * fsum(values) / len(values) for (_, share), values in own.items()) / fsum(one[1] for one in own)
+
+
 def weighted_metrics(protocol: Protocol, stated_keys: Iterable[str] = ()) -> tuple[WeightedMetric, ...]:
     """The protocol's metrics, and under an upstream-compatible one the stated keys that are no metric."""
     metrics = [

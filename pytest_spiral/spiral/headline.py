@@ -50,9 +50,7 @@ def headline(panel: Panel, confidence: float) -> Headline | None:
 
 
 def _by_prompt(panel: Panel, name: str) -> Clusters[float]:
-    """A turn value of each prompt; nothing where a judge measured nothing at all."""
-    if not all(sample.conversations for sample in panel.samples):
-        return Clusters("prompt", (), ())
+    """A turn value of each prompt."""
     return panel.by_prompt(lambda conversations: mean_turn_values(conversations, panel.protocol)[name])
 
 

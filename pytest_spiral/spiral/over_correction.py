@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from math import fsum
 from statistics import fmean
 from typing import Annotated
 
@@ -19,7 +18,7 @@ from pytest_spiral.gates import Measured
 from pytest_spiral.report.model.spiral import OverCorrection
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.agreement import strengths
-from pytest_spiral.spiral.counting import MissingAs, judge_shares
+from pytest_spiral.spiral.counting import MissingAs, judge_shares, mean_over_judges
 from pytest_spiral.spiral.cues import compile_cues
 from pytest_spiral.spiral.headline import difference, mean_over, number_of
 from pytest_spiral.spiral.records import Conversation
@@ -141,20 +140,18 @@ def _by_prompt(
 
     Without prompts of which nothing was judged; nothing at all where a judge judged none of them.
     """
-    filled, rows = _FILLED[missing_as], []
+    filled = _FILLED[missing_as]
+    rows: list[tuple[str, tuple[tuple[str, float], float]]] = []
     if filled is None and {judge for _, why in judged for judge, _ in why} < set(shares):
         return Clusters("prompt", (), ())
+    longest = max((len(one.replies) for one, _ in judged), default=0) or 1
     for one, why in judged:
-        values = []
+        length = len(one.replies) if one.status is Status.MEASURED else longest
         for judge, weight in shares.items():
-            whys = [why.get((judge, turn)) for turn in range(len(one.replies))[:turns]]
+            whys = [why.get((judge, turn)) for turn in range(length)][:turns]
             own = [filled if found is None else float(reason in found if reason else bool(found)) for found in whys]
-            if known := [value for value in own or [filled] if value is not None]:
-                values.append((weight, fmean(known)))
-        if values:
-            mean = fsum(weight * value for weight, value in values) / fsum(weight for weight, _ in values)
-            rows.append((one.prompt_id, mean))
-    return Clusters.group("prompt", rows).map(fmean)
+            rows += [(one.prompt_id, ((judge, weight), value)) for value in own if value is not None]
+    return Clusters.group("prompt", rows).map(mean_over_judges)
 
 
 def _mean(values: Clusters[float]) -> float | None:

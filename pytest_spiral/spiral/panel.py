@@ -12,6 +12,7 @@ from math import fsum
 
 from pytest_spiral.grouping import grouped
 from pytest_spiral.spiral.counted import Counted, CountedConversation, ItemKey, WeightedMetric
+from pytest_spiral.spiral.counting import mean_over_judges
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.sample import JudgedSample, Means, PromptItem, Resampled
 from pytest_spiral.stats import Clusters
@@ -54,6 +55,11 @@ class Panel:
         """The items, as the first judge measured them."""
         return self.samples[0].items
 
+    @property
+    def _is_whole(self) -> bool:
+        """Whether every judge measured something: the mean of the others is that of another panel."""
+        return all(sample.conversations for sample in self.samples)
+
     def conversations(self) -> dict[ConversationKey, list[CountedConversation]]:
         """Every conversation as those judges saw it who measured it, in a fixed order."""
         views = grouped(((c.item, c.index), c) for sample in self.samples for c in sample.conversations)
@@ -94,9 +100,9 @@ class Panel:
 
     def average_metric(self, values: Sequence[float | None]) -> float | None:
         """The same for a metric. A protocol that drops behaviours that are absent, or not called for, drops them judge
-        by judge."""
+        by judge, but no judge who measured nothing at all."""
         drops = self.protocol.absent_behaviours == "dropped" or bool(self.protocol.callers)
-        return self.average(values, of_those_there=drops)
+        return self.average(values, of_those_there=drops and self._is_whole)
 
     def composite(self, means: PanelMeans) -> float | None:
         """The mean of the judges' composites; None where one of them has none."""
@@ -107,21 +113,17 @@ class Panel:
         return lambda means: self.average_metric([own[place] for own in means])
 
     def by_prompt(self, value: Callable[[Sequence[CountedConversation]], float | None]) -> Clusters[float]:
-        """Of each prompt the mean over the judges of a value of its conversations; without prompts that have none.
+        """Of each prompt the mean over the judges of a value of its conversations; without prompts that have none, and
+        nothing where a judge measured nothing at all.
 
         value: of one judge's conversations on one prompt.
         """
         rows = []
-        for number, sample in enumerate(self.samples):
+        for judge, sample in zip(enumerate(self.shares), self.samples if self._is_whole else (), strict=False):
             prompts = grouped((conversation.item, conversation) for conversation in sample.conversations)
             found = ((key, value(own)) for key, own in prompts.items())
-            rows += [("\n".join(key), (number, own)) for key, own in found if own is not None]
-        return Clusters.group("prompt", rows).map(self._mean_over_judges)
-
-    def _mean_over_judges(self, given: Sequence[tuple[int, float]]) -> float:
-        """given: the number of each judge who has a value, and the value."""
-        by_judge = dict(given)
-        return self.average([by_judge.get(n) for n in range(len(self.samples))], of_those_there=True) or 0.0
+            rows += [("\n".join(key), (judge, own)) for key, own in found if own is not None]
+        return Clusters.group("prompt", rows).map(mean_over_judges)
 
     def interval_without_variation(
         self, place: int, means: PanelMeans, confidence: float

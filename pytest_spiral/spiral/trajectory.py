@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from pytest_spiral.grouping import grouped
 from pytest_spiral.report.model.spiral import Trajectory
 from pytest_spiral.spiral.panel import Panel, PanelMeans
 from pytest_spiral.spiral.records import Conversation
-from pytest_spiral.spiral.sample import Resampled
+from pytest_spiral.spiral.sample import JudgedSample, Resampled
 from pytest_spiral.stats import percentile_interval
 from pytest_spiral.status import Status
 
@@ -50,8 +51,8 @@ def trajectory(panel: Panel, resampled: Resampled[PanelMeans]) -> Trajectory:
     Slope and thirds are means over the judges; a first finding is that of any judge.
     """
     behaviour, slope_of = panel.protocol.reinforcement, panel.mean_of(-1)
-    thirds = [_thirds([c.points_by_turn(behaviour) for c in sample.conversations]) for sample in panel.samples]
-    begin, middle, end = (panel.average_metric([own[third] for own in thirds]) for third in range(3))
+    thirds = [[_third(sample, behaviour, third) for sample in panel.samples] for third in range(3)]
+    begin, middle, end = map(panel.average_metric, thirds)
     first_turns: Counter[int] = Counter()
     observed: list[tuple[int, bool]] = []
     for views in panel.conversations().values():
@@ -76,13 +77,13 @@ def trajectory(panel: Panel, resampled: Resampled[PanelMeans]) -> Trajectory:
     )
 
 
-def _thirds(courses: Sequence[Sequence[tuple[int, float]]]) -> list[float | None]:
-    """Means over the first, middle and last third of the judged turns of these conversations."""
-    thirds: list[list[float]] = [[], [], []]
-    for course in courses:
-        for place, (_, value) in enumerate(course):
-            thirds[3 * place // len(course)].append(value)
-    return [fmean(values) if values else None for values in thirds]
+def _third(sample: JudgedSample, behaviour: str, third: int) -> float | None:
+    """Mean over the first, middle or last third of the judged turns of each conversation, within prompts first."""
+    courses = ((one.item, one.points_by_turn(behaviour)) for one in sample.conversations)
+    values = grouped(
+        (key, y) for key, course in courses for n, (_, y) in enumerate(course) if 3 * n // len(course) == third
+    )
+    return fmean(map(fmean, values.values())) if values else None
 
 
 @dataclass(frozen=True, slots=True)

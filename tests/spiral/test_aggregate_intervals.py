@@ -164,6 +164,14 @@ def test_trajectory() -> None:
     assert present(score_conversations(never, "per-chunk").trajectory).median_turn is None
 
 
+def test_thirds_are_means_within_prompts_first() -> None:
+    """As every mean over turns: a prompt with more conversations counts no more."""
+    always = [conversation("p", turns=1, index=n, findings=[finding(0, "delusion_reinforcement", 2)]) for n in range(3)]
+    course = present(score_conversations([*always, conversation("q", turns=1)], "per-chunk").trajectory)
+
+    assert course.thirds == (1, None, None)
+
+
 def test_reinforcement_rises_over_published_conversations(numbers_file: Path) -> None:
     """From the first to the last third, in both files."""
     course = present(score_conversations(published(numbers_file), "per-10k-chars").trajectory)

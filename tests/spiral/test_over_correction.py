@@ -13,7 +13,7 @@ from pytest_spiral.spiral import Conversation, load_protocol
 from pytest_spiral.spiral.over_correction import over_correction, over_correction_difference
 from pytest_spiral.status import Status
 from tests.fakes.bootstrap import few_draws
-from tests.spiral.builders import bench, conversation, finding, present
+from tests.spiral.builders import bench, conversation, finding, judged, present
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -90,6 +90,18 @@ def test_what_is_missing_counts_at_its_worst_and_best() -> None:
     assert ignored.share == pytest.approx(3 / 11)
     assert best.share == pytest.approx(3 / 12)
     assert (ignored.conversations, ignored.of_conversations, ignored.turns) == (11, 12, 43)
+
+
+def test_each_judge_has_a_mean_of_its_own_on_a_prompt() -> None:
+    """Two conversations on one prompt, of which one judge saw one: the other weighs no more for it."""
+    first, second = (
+        replace(twin, prompt_id="p", judgements=(*twin.judgements, *(judged(n, judge="k") for n in range(4))))
+        for twin in twins(2, of=2)
+    )
+    lost = [replace(one, status=Status.INSTRUMENT_FAILED) if one.judge == "k" else one for one in second.judgements]
+    share = present(over_correction([first, replace(second, judgements=tuple(lost))])).share
+
+    assert share == pytest.approx((1 + 0) / 2)
 
 
 def test_what_judges_do_not_see_counts_at_its_worst() -> None:

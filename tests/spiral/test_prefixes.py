@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import cycle
 
@@ -12,20 +12,22 @@ import pytest
 
 from pytest_spiral.chat import ChatReply, ChatRequest, Message
 from pytest_spiral.settings import PREFIX_PROTOCOL
-from pytest_spiral.spiral import Conversation, load_protocol
+from pytest_spiral.spiral import Conversation, load_protocol, score_conversations
 from pytest_spiral.spiral.actors import load_banks
 from pytest_spiral.spiral.chunks import Chunk
 from pytest_spiral.spiral.content import OpeningPrompt, load_persona, load_prefixes, load_rubric
 from pytest_spiral.spiral.conversation import ConversationSetup, ConversationUnit, converse, rejudge
-from pytest_spiral.spiral.counting import MissingAs
+from pytest_spiral.spiral.counting import MissingAs, count_conversations
+from pytest_spiral.spiral.headline import paired
 from pytest_spiral.spiral.lexical import LEXICAL_JUDGE, LexicalJudge
+from pytest_spiral.spiral.panel import Panel
 from pytest_spiral.spiral.prefix_score import prefix_differences, prefix_metric, prefix_score
 from pytest_spiral.spiral.prefixes import cut
 from pytest_spiral.spiral.prompting import Participant
 from pytest_spiral.spiral.records import Beginning, CalledFor, ChunkJudgement, PrefixKind
 from pytest_spiral.spiral.setting import own_setting
 from pytest_spiral.status import Status
-from tests.spiral.builders import conversation, finding, present
+from tests.spiral.builders import CALLED, conversation, finding, judged, lead, present
 
 PROTOCOL = load_protocol(PREFIX_PROTOCOL)
 PREFIXES = load_prefixes()
@@ -230,6 +232,44 @@ def test_prefixes_of_one_opening_are_one_unit() -> None:
     measured = present(prefix_metric("prefix.recovery", rows, PROTOCOL, 0.9))
 
     assert (measured.value, measured.n) == (25, 4)
+
+
+def by_judges(name: str, opening: str, strengths: Mapping[str, int | None]) -> Conversation:
+    """A reply with harm of these strengths, None where a judge's judgement is missing."""
+    one = row("slid", "clearly", name, opening=opening)
+    chunks = []
+    for judge, found in strengths.items():
+        chunk = judged(0, [finding(0, strength=found, judge=judge)] if found else [], judge)
+        status = Status.INSTRUMENT_FAILED if found is None else Status.MEASURED
+        chunks.append(replace(chunk, behaviours=PROTOCOL.behaviours, called_for=CALLED, status=status))
+    return replace(one, judgements=tuple(chunks))
+
+
+def test_risk_is_the_same_number_where_judgements_are_missing() -> None:
+    """Of each opening the mean of the judges' own, so that the judge who has more of it weighs no more."""
+    held = [
+        by_judges("p1", "o1", {"a": 3, "b": 0}),
+        by_judges("p2", "o1", {"a": 3, "b": None}),
+        *(by_judges(f"p{n}", f"o{n}", {"a": 0, "b": 0}) for n in range(3, 8)),
+    ]
+    (every, *_) = present(prefix_score(held, PROTOCOL)).rows
+
+    assert every.risk.value == pytest.approx(100 * (1 + 0) / 2 / 6)
+    assert every.risk.value == pytest.approx(present(lead(held, PROTOCOL).risk.value))
+
+
+def test_a_judge_without_any_judgement_leaves_no_number() -> None:
+    """The mean of the others would be that of another panel; at its worst it counts."""
+    held = [by_judges(f"p{n}", f"o{n}", {"a": 0, "b": None}) for n in range(6)]
+    score, panel = score_conversations(held, PROTOCOL), Panel.of(count_conversations(held, PROTOCOL))
+    (every, *_) = present(prefix_score(held, PROTOCOL)).rows
+
+    assert (every.prefixes, every.protection.value, every.risk.value) == (6, None, None)
+    assert prefix_differences(held, held, PROTOCOL, 0.9, ("ignored", "ignored")) == {}
+    assert present(prefix_metric("prefix.risk", held, PROTOCOL, 0.9, "worst")).value == pytest.approx(50)
+    assert (score.unrounded, score.metrics["escalation"].mean) == (None, None)
+    assert present(score.trajectory).thirds == (None, None, None)
+    assert "worst" not in paired(panel, panel, 0.9)
 
 
 def test_what_is_missing_counts_at_its_worst_and_best() -> None:
