@@ -48,8 +48,8 @@ def with_floors(plan: RunPlan, content: Content) -> tuple[RunPlan, Floor | None]
     settings, kept = plan.settings, None
     if settings.shard is None and content.recording is None and "spiral" in plan.suites:
         kept = read_floor(plan, content)
-        # A resumed run measures what it has measured.
-        kept = None if kept is None or kept.run == plan.run_id else kept
+        # A resumed run measures what it has measured, where it is asked for again.
+        kept = None if kept is None or (kept.run == plan.run_id and settings.floors) else kept
     has_floor = kept or plan.floors or content.recording
     for gate in (gate for gate in map(parse_gate, settings.gate) if (gate.suite, gate.metric) == ("spiral", "skill")):
         if gate.relative:

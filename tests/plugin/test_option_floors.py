@@ -82,6 +82,8 @@ def test_a_kept_floor_is_for_the_same_instruments_only(measured: Project) -> Non
     for change in ({"num_turns": 3}, {"protocol": "per-chunk"}, {"run_id": "one"}, {"shard": "1/2"}):
         assert planned(measured, floors=True, **change) == (own, "")
     assert planned(measured, num_turns=3) == (["dry/perfect"], "")
+    # Nor does the run lose its skill when it is resumed without the option.
+    assert planned(measured, run_id="one") == (["dry/perfect"], "one")
 
     (file,) = (measured.path / "reports" / "floors").glob("*.json")
     document = json.loads(file.read_text())
