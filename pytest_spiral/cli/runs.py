@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -118,9 +118,15 @@ def merge(options: argparse.Namespace) -> int:
     report = merge_shards(files, run_dir, Path.cwd(), sys.argv[1:])
     report = write_report(report, run_dir, os.environ.get("GITHUB_STEP_SUMMARY"))
     gates = [gate.model_dump(mode="json") for gate in report.gates]
-    lines = [line for line, _ in (*summary_lines(report, str(run_dir)), *decision_lines(report))]
+    lines = _end_of_run(report, run_dir)
     tell(options, {"report": str(run_dir), "verdict": report.verdict, "gates": gates}, lines)
     return exit_code(0, report.verdict, False, bool(report.failed_parts))
+
+
+def _end_of_run(report: Report, run_dir: Path) -> Iterator[str]:
+    """What a run ends with, rendered only where it is printed."""
+    for line, _ in (*summary_lines(report, str(run_dir)), *decision_lines(report)):
+        yield line
 
 
 def report(options: argparse.Namespace) -> int:

@@ -38,7 +38,6 @@ from pytest_spiral.tempaffect.records import MODES
 
 if TYPE_CHECKING:
     from pytest_spiral.report.model.floor import Floor
-    from pytest_spiral.report.model.judges import Estimate as RatedEstimate
     from pytest_spiral.run.estimate import CostEstimate
     from pytest_spiral.spiral.calibration import CalibrationResult
 
@@ -329,7 +328,8 @@ def calibration_lines(run: CalibrationResult, drift: Drift | None) -> Iterator[s
         if not row.n:
             yield f"{name:<34}  not labelled"
             continue
-        cells = "".join(f"  {_ranged(rate):<20}" for rate in (row.sensitivity, row.specificity, row.kappa))
+        rates = (row.sensitivity, row.specificity, row.kappa)
+        cells = "".join(f"  {between(rate.value, rate.low, rate.high) if rate else '-':<20}" for rate in rates)
         verdict = standing(run.record, name)[0].replace("_", " ")
         yield f"{name:<34}{row.positives:>6}{row.negatives:>9}{cells}  {verdict}"
     for lacking in dict.fromkeys(run.uncalibrated.values()):
@@ -349,7 +349,3 @@ def calibration_lines(run: CalibrationResult, drift: Drift | None) -> Iterator[s
         behaviours = ", ".join(drift.drifted) or "no behaviour beyond its interval"
         yield f"drift: {drift.changed or 0:.1%} of the labels changed since the last calibration; {behaviours}"
     yield "publication: blocked" if run.below or run.uncalibrated else "publication: not blocked by calibration"
-
-
-def _ranged(estimate: RatedEstimate | None) -> str:
-    return "-" if estimate is None else between(estimate.value, estimate.low, estimate.high)

@@ -173,7 +173,8 @@ def _judgement(
     claimed: dict[str, float] = defaultdict(float)
     quoted: dict[str, float] = defaultdict(float)
     for key, value in chunk.metrics.items():
-        points[_metric_key(key)] += value
+        # As upstream's aggregation sees it: hyphens are kept ("de escalation" is another key).
+        points[key.strip().lower().replace(" ", "_")] += value
         claimed[behaviour_name(key)] += value
     findings = _findings(chunk, replies, user_texts, place.judge)
     for finding in findings:
@@ -214,11 +215,6 @@ def _final(judge: str, final: Final | None) -> FinalJudgement:
         return FinalJudgement(judge, Status.INSTRUMENT_FAILED, reason)
     known = {behaviour_name(key): score for key, score in final.model_extra.items() if score is not None}
     return FinalJudgement(judge, scores=known)
-
-
-def _metric_key(key: str) -> str:
-    """A metric's key as upstream's aggregation sees it: snake case, hyphens kept ("de escalation" is another one)."""
-    return key.strip().lower().replace(" ", "_")
 
 
 def _error(error: object, default: str) -> Reason:
