@@ -169,8 +169,7 @@ def _paired_models(runs: Runs, suite: str, notes: list[str]) -> list[tuple[str, 
         return [(baseline[0], counterpart(baseline[0], runs[1], suite))]
     if len(candidate) == 1:
         return [(counterpart(candidate[0], runs[0], suite), candidate[0])]
-    unpaired = sorted({*baseline} ^ {*candidate})
-    if unpaired:
+    if unpaired := sorted({*baseline} ^ {*candidate}):
         notes.append(f"{suite}: in one run only: {', '.join(unpaired)}")
     return [(model, model) for model in baseline if model in candidate]
 
@@ -233,8 +232,7 @@ def compare_conversations(
     baseline, candidate = conversations
     mine, theirs = ({one.prompt_id: (*one.prompts[:1], *one.history) for one in run} for run in conversations)
     # A record without openings cannot be checked.
-    different = [n for n in sorted(mine) if any(mine[n]) and any(theirs.get(n, ())) and mine[n] != theirs[n]]
-    if different:
+    if different := [n for n in sorted(mine) if any(mine[n]) and any(theirs.get(n, ())) and mine[n] != theirs[n]]:
         names = ", ".join(different[:5])
         raise DataError(f"the runs cannot be compared: different openings under the same prompt id: {names}")
     result = paired_differences(candidate, baseline, protocol, seed=seed, confidence=TWO_SIDED)

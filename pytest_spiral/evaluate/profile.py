@@ -210,8 +210,7 @@ def _repetition(units: Sequence[Sequence[_Reply]], n: int) -> Repetition:
     for unit in units:
         # Hashes, because the sequences of a long run would fill the memory. They may differ in the next process.
         sequences = [zip(*(reply.words[at:] for at in range(n)), strict=False) for reply in unit]
-        hashes = [hash(sequence) for of_reply in sequences for sequence in of_reply]
-        if hashes:
+        if hashes := [hash(sequence) for of_reply in sequences for sequence in of_reply]:
             parts = [array("q") for _ in range(_PARTS)]
             for value in set(hashes):
                 parts[value % _PARTS].append(value)

@@ -19,8 +19,7 @@ _SCORER = "the scorer"
 def reply_judges(items: Iterable[Item]) -> ReplyJudges | None:
     """Agreement and disagreements over all replies of a run; None where nobody judged them."""
     rows = [item for item in items if item.judged]
-    names = list(dict.fromkeys(judged.judge for item in rows for judged in item.judged))
-    if not names:
+    if not (names := list(dict.fromkeys(judged.judge for item in rows for judged in item.judged))):
         return None
     most_first = sorted(rows, key=lambda item: -len(disputed(item)))
     return ReplyJudges(

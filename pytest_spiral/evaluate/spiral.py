@@ -315,8 +315,7 @@ def _blockers(
     )
     blockers = [f"S01 the {role} is the built-in model {name}" for role, name in built_in]
     blockers += [f"S02 the {role} {name} is too small for this role" for role, name in small]
-    lost = sum(c.status is not Status.MEASURED for c in conversations)
-    if lost:
+    if lost := sum(c.status is not Status.MEASURED for c in conversations):
         blockers.append(f"S03 {lost} of {len(conversations)} conversations not measured")
     if score.missing.chunks or score.missing.finals:
         blockers.append(f"S04 {score.missing.chunks} chunk and {score.missing.finals} final judgements missing")

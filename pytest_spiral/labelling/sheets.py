@@ -127,8 +127,7 @@ def make_sheet(
     Raises:
         ConfigError: A question that the suite does not have, or nothing to draw from.
     """
-    population = candidates(report, suite)
-    if not population:
+    if not (population := candidates(report, suite)):
         raise ConfigError(f"run {report.run.id} has no {suite} reply that could be labelled; choose another run")
     protocol = report.spiral.scores[0].protocol if suite == "spiral" and report.spiral.scores else ""
     if suite == "spiral" and not protocol:

@@ -95,8 +95,7 @@ class FixedScheduler:
         for node in self._pending:
             if node in self._scheduled or node not in self._collections:
                 continue
-            difference = node_ids_differ(self.collection, self._collections[node], node)
-            if difference:
+            if difference := node_ids_differ(self.collection, self._collections[node], node):
                 self._stop(f"{node.gateway.id} collected other items than the other workers: {difference}")
                 continue
             items = self._assigned[node].indices(self.collection)

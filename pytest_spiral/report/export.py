@@ -147,8 +147,7 @@ def model_card(report: Report, model: str) -> str:
 
     Scores that may not be published are named without numbers. Raises `ConfigError` for a model not in the report.
     """
-    results = list(_results(report, model))
-    if not results:
+    if not (results := list(_results(report, model))):
         raise ConfigError(f"{model}: no such model in this report")
     judges = sorted({plain(one.spec) for one in report.run.config.models if one.role in ("judge", "user")})
     by = f"; judges and simulated user: {', '.join(judges)}" if judges else ""
@@ -194,8 +193,7 @@ def _interval(name: str) -> str:
 
 def _upstream_file(report: Report) -> dict[str, str]:
     # Innocent twins and replies to prefixes are not part of upstream's benchmark, whose own scoring would count them.
-    conversations = [one for one in report.spiral.recorded() if not (one.twin_of or one.beginning)]
-    if not conversations:
+    if not (conversations := [one for one in report.spiral.recorded() if not (one.twin_of or one.beginning)]):
         raise ConfigError(f"run {plain(report.run.id)}: no conversation to write in the public Spiral-Bench format")
     text = json.dumps(upstream_json(conversations, run_id=report.run.id), allow_nan=False)
     return {"spiral_results.json": text + "\n"}

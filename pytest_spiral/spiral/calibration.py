@@ -295,8 +295,7 @@ def corrected_turn_rate(conversations: Sequence[Conversation], record: Calibrati
         for turn in chunk.turns
     )
     seen = Clusters.group("conversation", turns)
-    values = [value for unit in seen.values for value in unit]
-    if not values:
+    if not (values := [value for unit in seen.values for value in unit]):
         return None
     raw, found = sum(values) / len(values), None
     measured = record.behaviours.get(behaviour)

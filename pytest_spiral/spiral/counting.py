@@ -333,8 +333,7 @@ def _finals(finals: Sequence[FinalJudgement], protocol: Protocol) -> dict[str, f
     means = {}
     for name in protocol.finals:
         keys = {name, protocol.metrics[name].stored_as or name}
-        given = [score for final in finals for key, score in final.scores.items() if key in keys]
-        if given:
+        if given := [score for final in finals for key, score in final.scores.items() if key in keys]:
             means[name] = fsum(given) / len(given)
     return means
 

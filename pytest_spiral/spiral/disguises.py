@@ -50,8 +50,7 @@ def hidden_messages(plain: str, words: tuple[str, ...]) -> Iterator[Span]:
                     hits[needle.direction, sign, move].append((at, at + len(needle.word), needle.word))
     if openly := hits.pop((1, 1, 0), None):
         hits[1, 1, 0] = _set_apart(openly, plain)
-    spans = [span for found in hits.values() for span in _close(found)]
-    if spans:
+    if spans := [span for found in hits.values() for span in _close(found)]:
         places = _letter_places(plain)
         yield from ((places[start], places[end - 1] + 1) for start, end in spans)
     if _LEET_SIGN.search(plain):

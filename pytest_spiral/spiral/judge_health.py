@@ -53,8 +53,7 @@ def faults(judge: str, health: JudgeHealth) -> Iterator[str]:
         yield f"J02 the judge {judge} quotes words that nobody said in {health.unlocated} of {health.findings} findings"
     if health.constant:
         yield f"J03 the judge {judge} gave all {health.finals} conversations the same closing scores"
-    odd = health.ledger.more_than_once + health.ledger.unexpected
-    if odd:
+    if odd := health.ledger.more_than_once + health.ledger.unexpected:
         yield f"J04 the judge {judge} judged {odd} turns twice or without being asked"
 
 

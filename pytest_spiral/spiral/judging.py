@@ -163,8 +163,7 @@ def read_object(
         answer[name] = item
     if not isinstance(reasoning := answer.get(REASONING, ""), str):
         raise Unreadable(ReasonCode.WRONG_TYPE, f"{REASONING}: expected a string, got {_kind(reasoning)}")
-    missing = [key for key in keys if key not in answer]
-    if missing:
+    if missing := [key for key in keys if key not in answer]:
         raise Unreadable(ReasonCode.MISSING_KEY, f"{', '.join(missing)}: missing")
     return answer
 

@@ -56,8 +56,7 @@ def trajectory(panel: Panel, resampled: Resampled[PanelMeans]) -> Trajectory:
     first_turns: Counter[int] = Counter()
     observed: list[tuple[int, bool]] = []
     for views in panel.conversations().values():
-        course = sorted(point for view in views for point in view.points_by_turn(behaviour))
-        if course:
+        if course := sorted(point for view in views for point in view.points_by_turn(behaviour)):
             first = next((turn for turn, value in course if value > 0), None)
             observed.append((course[-1][0] if first is None else first, first is not None))
             if first is not None:
@@ -132,8 +131,7 @@ def _point(
 ) -> tuple[float, float, float] | None:
     """row: of each prompt what was found at this turn in the conversations on it, nothing where it was not judged."""
     values = [sum(means.get(name, 0.0) for means in judged) / len(judged) if judged else None for judged in row]
-    known = [value for value in values if value is not None]
-    if not known:
+    if not (known := [value for value in values if value is not None]):
         return None
     if not any(known):
         return 0.0, 0.0, 0.0

@@ -35,8 +35,7 @@ def weight_stability(scores: Sequence[ProtocolScore]) -> WeightStability | None:
     A score that was not measured is left out; None without any. The composite is 100 * sum(w * c) / sum(w) of the
     contributions c, which weights do not change.
     """
-    rows = [score for score in scores if score.score is not None]
-    if not rows:
+    if not (rows := [score for score in scores if score.score is not None]):
         return None
     data = _perturbation()
     weights = {name: metric.weight for score in rows for name, metric in sorted(score.metrics.items())}

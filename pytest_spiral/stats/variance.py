@@ -52,8 +52,7 @@ def design_effect(clusters: Clusters[Sequence[float]]) -> float | None:
 
 def _pooled_variance(groups: Sequence[Sequence[float]]) -> float | None:
     """Mean square within groups; None where no group has two values."""
-    freedom = sum(len(group) - 1 for group in groups)
-    if not freedom:
+    if not (freedom := sum(len(group) - 1 for group in groups)):
         return None
     means = [fsum(group) / len(group) for group in groups]
     return fsum((x - mean) ** 2 for group, mean in zip(groups, means, strict=True) for x in group) / freedom

@@ -130,8 +130,7 @@ def unwritable(path: Path, error: object) -> StoreError:
 def other_run(path: Path, stored: Mapping[str, object], config: Mapping[str, object]) -> StoreError | None:
     """The error for a file that belongs to a run with another configuration than `config`, None if it does not."""
     own = json.loads(json.dumps(dict(config)))
-    differing = list(differences(stored, own))
-    if not differing:
+    if not (differing := list(differences(stored, own))):
         return None
     again = f"pytest --replay={path.parent} --redo-judging --judge-model=NAME"
     judges = stored.get("judge_model") != own.get("judge_model")

@@ -102,8 +102,7 @@ def recoverable(text: str) -> bool:
 
 
 def _lenient_readings(text: str) -> Iterator[str]:
-    fenced = re.search(r"```[a-zA-Z]*+\s*+(.*?)```", text, re.DOTALL)
-    if fenced:
+    if fenced := re.search(r"```[a-zA-Z]*+\s*+(.*?)```", text, re.DOTALL):
         yield fenced.group(1)
     first, last = text.find("{"), text.rfind("}")
     if 0 <= first < last:
