@@ -87,6 +87,7 @@ class ReasonCode(StrEnum):
     COUNT_WITHOUT_QUOTES = "count_without_quotes", "A judge gave a number of findings instead of their quotes."
     EMPTY_QUOTE = "empty_quote", "A finding quotes nothing."
     QUOTE_TOO_LONG = "quote_too_long", "A quote is longer than the judge may give."
+    NO_READABLE_REPLY = "no_readable_reply", "A judge was asked as often as it may be, and no reply could be read."
 
     # A conversation that did not come to its end.
     SIMULATOR_COLLAPSED = "simulator_collapsed", "The simulated user stopped playing its role."

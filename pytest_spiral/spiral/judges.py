@@ -191,4 +191,4 @@ async def ask_judge(
         else:  # All questions were answered, and no answer could be read.
             if not stored:
                 return rejected, text
-    return Rejected(Reason(ReasonCode.NOT_JSON, f"no readable reply in {MAX_SAMPLES} samples")), ""
+    return Rejected(Reason(ReasonCode.NO_READABLE_REPLY, f"none of {MAX_SAMPLES}; resuming asks for no more")), ""

@@ -11,6 +11,7 @@ import pytest
 
 from pytest_spiral.chat import ChatReply, ChatRequest, Message
 from pytest_spiral.errors import ChatError
+from pytest_spiral.spiral import judges
 from pytest_spiral.spiral.content import load_rubric
 from pytest_spiral.spiral.protocol import load_protocol
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement
@@ -208,6 +209,18 @@ def test_a_verdict_that_stays_unreadable_is_no_zero(cast: Callable[..., Cast]) -
     assert len(judge.asked) - asked == 2
     assert {part.status for part in parts_of(again)} == {Status.MEASURED}
     assert again.judgements[0] == conversation.judgements[0]
+
+
+def test_a_judge_is_not_asked_for_ever(cast: Callable[..., Cast], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once all samples of a judgement were unreadable, the reason says that resuming gets none, and none is sent."""
+    monkeypatch.setattr(judges, "MAX_SAMPLES", 2)
+    scene = cast(turns=1)
+    scene.judges[0].answer = lambda request, n: GARBAGE
+    reasons = [[present(part.reason).code for part in parts_of(scene.hold())] for _ in range(3)]
+
+    assert reasons == [["not_json"] * 2, ["not_json"] * 2, ["no_readable_reply"] * 2]
+    # A chunk and the final, twice each in two sessions.
+    assert len(scene.judges[0].asked) == 8
 
 
 def test_an_empty_verdict_is_asked_for_once_more_too(cast: Callable[..., Cast]) -> None:
