@@ -11,7 +11,8 @@ from pathlib import Path
 from pytest_spiral.gates.recipes import proposed_gates
 from pytest_spiral.report.lines import plain
 from pytest_spiral.report.model import Report
-from pytest_spiral.settings import OPTIONS
+from pytest_spiral.settings import OPTIONS, Option
+from pytest_spiral.spiral.judge_health import leaves_no_verdict
 from pytest_spiral.status import ReasonCode, Status
 
 # A recipe for runs of fewer turns than may be published.
@@ -24,6 +25,10 @@ _WITH_VALUE = ("-k", "-m", "--deselect", "--maxfail")
 _SELECTING = ("-k", "-m", "--deselect", "--lf", "--last-failed", "--sw", "--stepwise")
 # With them, a resumed run would stop where it has stopped.
 _STOPPING = ("-x", "--exitfirst", "--maxfail")
+# Resuming repeats a request that a judge refused, and asks no judge more often than it may be asked.
+_IN_VAIN = (ReasonCode.BAD_REQUEST, ReasonCode.NO_READABLE_REPLY)
+# Options that a run which judges held conversations again does not take over.
+_OF_HOLDING = ("run_id", "model", "user_model", "num_turns", "convos_per_prompt", "system_prompt", "floors", "shard")
 _OPTIONS = {name: option for option in OPTIONS for name in (option.alias, option.flag)}
 
 
@@ -74,6 +79,8 @@ def next_step(report: Report) -> NextCommand | None:
         return None
     if report.failed_parts:
         return NextCommand("make the missing parts of the report again:", f"pytest-spiral report {folder}")
+    if (step := by_another_judge(report)) is not None:
+        return step
     if not run.config.model or run.argv[0] == "merge":
         return NextCommand(_READ, f"pytest-spiral report {folder}")
     if shard := run.config.shard:
@@ -88,43 +95,65 @@ def _resume(report: Report, run_id: str) -> NextCommand | None:
     """How to get what is missing; None where nothing is."""
     if not is_resumable(report):
         return None
-    codes = _lost_codes(report)
-    resume = f"--run-id={run_id}"
+    codes, options = _lost_codes(report), [f"--run-id={run_id}"]
     argv = [word for key, words in _parsed(report.run.argv) if key not in _STOPPING for word in words]
-    kept = "what is stored is not asked for again"
-    if ReasonCode.BUDGET in codes:
-        more = f"--max-cost={_enough(report, report.usage.max_cost_usd or 0.0):.2g}"
-        return NextCommand(f"raise the cost limit to go on; {kept}:", again(argv, resume, more))
-    if ReasonCode.AUTH in codes:
-        return NextCommand(f"mend the API key, then go on; {kept}:", again(argv, resume))
-    if codes == {ReasonCode.TOKEN_LIMIT}:
-        # A reply that was cut off is stored, too.
-        return NextCommand(f"raise most_tokens in spiral.toml, then go on; {kept}:", again(argv, resume))
-    if _only_judgements_refused(report):
-        judges = [f"--judge-model={model.spec}" for model in report.run.config.models if model.role == "judge"]
-        without = ["--run-id", "--model", "--user-model", "--num-turns", "--system-prompt", "--convos-per-prompt"]
-        command = again(argv, f"--replay={run_directory(report)}", "--redo-judging", *judges, without=without)
-        return NextCommand("judge the conversations again, by any judge, without holding them again:", command)
     unselected = [word for key, words in _parsed(argv) if key not in _SELECTING and "::" not in key for word in words]
-    if report.run.complete and codes == {ReasonCode.NOT_STARTED} and unselected != argv:
-        return NextCommand(f"run the rest, which was not selected; {kept}:", again(unselected, resume))
-    why = "resume" if not report.run.complete else "resume, which asks again for what is missing"
-    return NextCommand(f"{why}; {kept}:", again(argv, resume))
+    why = "resume, which asks again for what is missing" if report.run.complete else "resume"
+    if ReasonCode.BUDGET in codes:
+        why = "raise the cost limit to go on"
+        options.append(f"--max-cost={_enough(report, report.usage.max_cost_usd or 0.0):.2g}")
+    elif ReasonCode.AUTH in codes:
+        why = "mend the API key, then go on"
+    elif codes == {ReasonCode.TOKEN_LIMIT}:
+        # A reply that was cut off is stored, too.
+        why = "raise most_tokens in spiral.toml, then go on"
+    elif report.run.complete and codes == {ReasonCode.NOT_STARTED} and unselected != argv:
+        why, argv = "run the rest, which was not selected", unselected
+    return NextCommand(f"{why}; what is stored is not asked for again:", again(argv, *options))
 
 
-def _only_judgements_refused(report: Report) -> bool:
-    """Whether all conversations were held, and a judge refuses its requests, which resuming would repeat."""
-    rows = report.spiral.conversations
-    reasons = (judgement.reason for row in rows for judgement in row.lost_judgements)
-    refused = any(reason is not None and reason.code is ReasonCode.BAD_REQUEST for reason in reasons)
-    return refused and not report.tempaffect.cards and all(row.status not in _ASKED_AGAIN for row in rows)
+def by_another_judge(report: Report) -> NextCommand | None:
+    """How to get what a run lacks if that is judgements alone, and resuming gets none: by a judge in place of NAME.
+
+    That is where a judge refuses requests, gives no readable reply, or its judgements mean nothing.
+    """
+    if not report.run.complete or report.run.config.shard or _lost_codes(report, judged=False):
+        return None
+    lost = (one for row in report.spiral.conversations for one in row.lost_judgements)
+    failing = {one.judge for one in lost if one.reason is not None and one.reason.code in _IN_VAIN}
+    asked = (judge for score in report.spiral.scores for judge in score.judges.per_judge.items())
+    failing |= {name for name, one in asked if one.refused + one.unreadable == one.chunks > 0 or leaves_no_verdict(one)}
+    is_void = any(score.judges.health.no_verdict for score in report.spiral.scores)
+    return judge_again(report, failing) if failing or is_void else None
 
 
-def _lost_codes(report: Report) -> set[ReasonCode]:
+def judge_again(report: Report, failing: Collection[str] = ()) -> NextCommand:
+    """Have held conversations judged. failing: judges to replace, by the names in judgements; all where it is empty."""
+    config = report.run.config
+    judges = [one for one in config.models if one.role == "judge"]
+    kept = [one.spec for one in judges if failing and not {one.spec, one.model_id} & {*failing}]
+    own = {"replay": run_directory(report), "redo_judging": True, "judge_model": (*kept, "NAME")}
+    values = {**config.model_dump(), **dict.fromkeys(_OF_HOLDING), **own}
+    # From the configuration, as merged shards have no command line.
+    words = (word for option in OPTIONS for word in _words(option, values.get(option.key)))
+    why = "judge the same conversations by another judge, in place of NAME:"
+    return NextCommand(why, plain(shlex.join(["pytest", *words])))
+
+
+def _words(option: Option, value: object) -> list[str]:
+    """An option on a command line, nothing where it has its default."""
+    values = tuple(value) if isinstance(value, list | tuple) else (value,)
+    if values in (option.default, (option.default,), (None,)):
+        return []
+    return [option.alias if each is True else f"{option.alias}={each}" for each in values]
+
+
+def _lost_codes(report: Report, *, judged: bool = True) -> set[ReasonCode]:
+    """Why anything is missing that the run can still get. judged: judgements as well."""
     rows = report.spiral.conversations
     lost = [item.reason for item in report.tempaffect.items if item.score is None]
     lost += [row.reason for row in rows if row.status in _ASKED_AGAIN]
-    lost += [one.reason for row in rows for one in row.lost_judgements]
+    lost += [one.reason for row in rows for one in row.lost_judgements if judged]
     codes = {reason.code for reason in lost if reason is not None}
     codes |= {ReasonCode.NOT_STARTED} if any(card.missing.n for card in report.tempaffect.cards) else set()
     return codes - {ReasonCode.NOT_STARTED} if is_whole_shard(report) else codes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from pytest_spiral.report.comparison import change_lines
@@ -30,7 +29,7 @@ from pytest_spiral.report.lines import (
     wrapped,
 )
 from pytest_spiral.report.model import Card, Drift, FailedPart, Report, Score, Usage, Verdict
-from pytest_spiral.report.next_step import run_directory
+from pytest_spiral.report.next_step import judge_again, run_directory
 from pytest_spiral.report.raters import corrected_lines, judge_lines
 from pytest_spiral.report.worst import Worst
 from pytest_spiral.spiral.calibration import standing
@@ -79,7 +78,9 @@ def summary_lines(report: Report, run_dir: str) -> list[Line]:
     lines += _usage_lines(report.usage)
     lines.append((f"report: {plain(run_dir)}", "plain"))
     if any(score.missing.chunks or score.missing.finals for score in report.spiral.scores):
-        lines += _judge_again(report, run_dir)
+        step = judge_again(report)
+        lines += wrapped(f"missing judgements: resume with the same --run-id, or {step.why}", "plain")
+        lines.append((f"  {step.command}", "plain"))
     return lines
 
 
@@ -118,17 +119,6 @@ def _worst_lines(worst: Worst) -> Iterator[Line]:
     if worst.message:
         yield from wrapped(f"    user: {worst.message}", "dim")
     yield from wrapped(f"    model: {worst.quote}", "plain")
-
-
-def _judge_again(report: Report, run_dir: str) -> Iterator[Line]:
-    """How missing judgements can be had without holding conversations again."""
-    yield "missing judgements: resume with the same --run-id, or name any judge in", "plain"
-    judges = [f"--judge-model={model.spec}" for model in report.run.config.models if model.role == "judge"]
-    # To be pasted, so not wrapped.
-    protocol = f"--protocol={report.integrity.spiral.protocol}" if report.integrity.spiral else ""
-    if clone := report.run.config.spiral_upstream:
-        protocol += f" --spiral-upstream={plain(quote(clone))}"
-    yield f"  pytest --replay={plain(run_dir)} --redo-judging {protocol} {plain(' '.join(judges))}", "plain"
 
 
 def failed_lines(failed: Sequence[FailedPart]) -> Iterator[Line]:
@@ -191,8 +181,7 @@ def _score_lines(score: Score, floor: Floor | None) -> Iterator[Line]:
         (missing.chunks, missing.of_chunks, "chunk judgements"),
         (missing.finals, missing.of_finals, "final judgements"),
     )
-    lost = [f"{n} of {of} {what}" for n, of, what in counts if n]
-    if lost:
+    if lost := [f"{n} of {of} {what}" for n, of, what in counts if n]:
         yield from wrapped(f"  missing: {', '.join(lost)}", "doubt")
     if score.blockers:
         yield from wrapped(f"  not publishable: {_shortened(score.blockers)}", "dim")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from tests.fakes.scripted_model import ScriptedModel
 from tests.plugin.conftest import Project, Result, Serve, node
 
 PRICE = '[[model]]\nmatch = "m"\nprice = { input = 0.0, output = 1000.0 }\n'
+QUICK = ("--benign-twins=off", "-p", "no:xdist")
 RUN = ("--model=m", "--suite=tempaffect", "--prompting=raw", "-p", "no:xdist")
 
 
@@ -114,3 +116,41 @@ def test_after_a_selection(project: Project, selection: tuple[str, ...]) -> None
     assert (some.ret, rest.ret) == (11, 0)
     some.stdout.fnmatch_lines(["next: run the rest, which was not selected*"])
     rest.stdout.fnmatch_lines(["verdict: MEASURED*"])
+
+
+@pytest.mark.parametrize(
+    ("bad", "says"),
+    [
+        ("silent", "*judgements of silent mean nothing: J01 *"),
+        ("prose", "missing: 60 judgements: prose: not_json: *"),
+        ("refusing", "missing: 30 judgements: refusing: bad_request: *"),
+    ],
+)
+def test_after_a_judge_that_is_none(project: Project, serve: Serve, bad: str, says: str) -> None:
+    """Resuming gets nothing. The command works with another's name; the second judge stays, nothing is held again."""
+
+    def judge(body: dict[str, Any], number: int) -> str | Reply | Fault:
+        verdict = spiral_cast.judge(body)
+        if body["model"] == "silent":
+            return json.dumps(
+                {key: [] if isinstance(value, list) else value for key, value in json.loads(verdict).items()}
+            )
+        if body["model"] == "refusing" and "whole conversation" in body["messages"][0]["content"]:
+            return Fault.status_code(400, "not allowed")
+        return "It went well." if body["model"] == "prose" else verdict
+
+    model = serve(spiral_cast.assistant)
+    project.reach(model)
+    project.setenv("USER_AGENT_BASE_URL", serve(spiral_cast.simulated_user).base_url)
+    project.setenv("JUDGE_BASE_URL", serve(judge, models=("good", bad)).base_url)
+    run = ("--model=m", "--user-model=u", "--suite=spiral", "--num-turns=1", "--gate=spiral.risk <= 99", *QUICK)
+
+    failed = project.pytest(*run, f"--judge-model={bad}", "--judge-model=dry/lexical", "--no-preflight")
+    held = len(model.requests)
+    command = last(failed.outlines)
+    judged = pasted(project, command.replace("NAME", "good"))
+
+    failed.stdout.fnmatch_lines([says, "next: judge the same conversations by another judge*"])
+    assert (failed.ret, judged.ret, len(model.requests)) == (11, 0, held)
+    assert f"--judge-model={bad}" not in command
+    assert {*project.report()["spiral"]["scores"][0]["judges"]["per_judge"]} == {"good", "dry/lexical"}

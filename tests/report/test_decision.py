@@ -189,6 +189,27 @@ def test_imported_results_have_no_command() -> None:
     assert decision_of(changed(argv=[])).next is None
 
 
+@pytest.mark.parametrize("missing", ["nothing", "a conversation", "another shard"])
+def test_useless_judges_are_replaced_once_all_is_held(missing: str) -> None:
+    """Where anything else is missing, the run is resumed first, and shards are merged first."""
+    document = changed(argv=[*ARGV, "-k", "ac"]).model_dump(mode="json")
+    rows = document["spiral"]["conversations"]
+    broken = {"status": "instrument_failed", "reason": {"code": "timeout", "detail": ""}}
+    rows[:] = [row for row in rows if row["status"] == "measured"]
+    rows[0] |= broken if missing == "a conversation" else {}
+    document["run"]["config"] |= {"shard": "1/2" if missing == "another shard" else None, "gate": ["spiral.risk <= 20"]}
+    document["spiral"]["scores"][0]["judges"]["health"]["no_verdict"] = ["the judges of the shards differ"]
+    step = decision_of(typed(document)).next
+
+    assert step is not None
+    if missing == "nothing":
+        own = ["--judge-model=NAME", "--replay=reports/demo", "--redo-judging", "--gate=spiral.risk <= 20"]
+        assert [word for word in shlex.split(step.command) if word in own] == own
+        assert "-k" not in step.command
+    else:
+        assert "NAME" not in step.command
+
+
 def gate(**values: Any) -> GateRow:
     """An open gate on a share of 75 scenarios: .80, at least .72, at most .87."""
     row = demo().gates[0].model_dump(mode="json")

@@ -99,7 +99,7 @@ def test_a_judge_that_dies_is_made_up_for(
     (score,) = report["spiral"]["scores"]
     stored = len(kept(project, "r"))
     servers[2].handler = good_judge
-    (command,) = [line for line in broken.outlines if line.startswith("  pytest --replay=")]
+    (command,) = [line.replace("NAME", "j") for line in broken.outlines if " --redo-judging" in line]
     held = count(servers[:2])
     rejudged = project.pytest(*shlex.split(command)[1:], "--run-id=rejudged", "-p", "no:xdist")
     held_again, before = count(servers[:2]) - held, asked(servers)
