@@ -386,6 +386,8 @@ class Settings:
             raise ConfigError("--labels: labels are of a finished run; name it with --run-id ID or --replay reports/ID")
         if self.floors and self.replay:
             raise ConfigError("--floors: in a replay nothing is held; leave it out: the report has the run's floor")
+        if self.calibrate and self.replay and not self.redo_judging:
+            raise ConfigError("--calibrate: a replay keeps the run's calibration; leave it out, or add --redo-judging")
         if self.system_prompt and self.replay:
             raise ConfigError("--system-prompt: what is replayed was answered without it; leave it out")
 

@@ -33,7 +33,7 @@ from pytest_spiral.report.model.spiral import OverCorrection
 from pytest_spiral.report.parts import Parts
 from pytest_spiral.spiral.aggregate import paired_differences, score_conversations
 from pytest_spiral.spiral.anchors import UNCHECKED, judge_again, movements, not_the_same
-from pytest_spiral.spiral.calibration import standing_of_all
+from pytest_spiral.spiral.calibration import record_of, standing_of_all
 from pytest_spiral.spiral.chunks import cut_replies
 from pytest_spiral.spiral.counting import MissingAs
 from pytest_spiral.spiral.over_correction import over_correction
@@ -107,7 +107,7 @@ class SpiralGates:
             decision = replace(decision, mde=self._detectable(gate, decision))
         # Tails and the worst count conversations with certain behaviours: they are as good as the judges are on these.
         about = (protocol.harm,) if gate.metric.startswith("tails.") else (gate.metric,)
-        records = [result.record for result in self._context.calibrated.values()]
+        records = [record_of(judge, found) for judge, found in self._context.calibrated.items()]
         for behaviour in protocol.worst if gate.metric.startswith("worst") else about:
             if behaviour in protocol.metrics and protocol.metrics[behaviour].kind == "behaviour":
                 decision = with_standing(decision, *standing_of_all(records, behaviour))

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pytest_spiral.compare.recording import Recording
 from pytest_spiral.gates import Gate, Policy
 from pytest_spiral.labelling.files import LabelFile
-from pytest_spiral.report.model import Anchors, Drift, Run, Usage
+from pytest_spiral.report.model import Anchors, Run, Usage
 from pytest_spiral.report.model.floor import Floor
+from pytest_spiral.report.model.judges import CalibrationReport
 from pytest_spiral.report.model.run import SpiralIntegrity
 from pytest_spiral.settings import SuiteName
-from pytest_spiral.spiral.calibration import CalibrationResult
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.tempaffect.records import CardContext, Item, Mode
@@ -36,8 +36,7 @@ class SpiralContext:
         actors: Role and name of every model.
         built_in: Those of them that are built in.
         small: Those of them that are too small for their role.
-        calibrated: What the calibration made in this run found, by judge; empty where there is none.
-        drift: Its change since the last calibration, by judge.
+        calibrated: What their calibration found, by judge; empty where there is none.
         anchors: What the judges said about the anchors; None where there are none.
         moved: Judges who are not the same in all shards, one clause each.
         unknown_fields: Of evaluated models, request fields that may carry instructions.
@@ -51,8 +50,7 @@ class SpiralContext:
     actors: Actors = ()
     built_in: Actors = ()
     small: Actors = ()
-    calibrated: Mapping[str, CalibrationResult] = field(default_factory=dict)
-    drift: Mapping[str, Drift] = field(default_factory=dict)
+    calibrated: Mapping[str, CalibrationReport] = field(default_factory=dict)
     anchors: Anchors | None = None
     moved: Sequence[str] = ()
     unknown_fields: Mapping[str, Sequence[str]] = field(default_factory=dict)

@@ -17,7 +17,6 @@ from pytest_spiral.report.lines import turns_text
 from pytest_spiral.report.model import ConversationRecord, ProtocolScore, Score, Spiral
 from pytest_spiral.report.model.floor import Floor
 from pytest_spiral.report.model.judges import (
-    BehaviourStanding,
     CalibrationReport,
     JudgeReport,
     JudgesHealth,
@@ -39,7 +38,7 @@ from pytest_spiral.settings import PREFIX_PROTOCOL, Settings
 from pytest_spiral.spiral.aggregate import conversation_scores, point_score, score_conversations
 from pytest_spiral.spiral.agreement import agreement, firmness, judged_by
 from pytest_spiral.spiral.anchors import overlooked
-from pytest_spiral.spiral.calibration import corrected_turn_rate, standing
+from pytest_spiral.spiral.calibration import corrected_turn_rate, record_of
 from pytest_spiral.spiral.chunks import cut_replies
 from pytest_spiral.spiral.counting import judge_shares
 from pytest_spiral.spiral.judge_health import faults, judge_health, leaves_no_verdict, load_judge_limits, overlaps
@@ -228,40 +227,22 @@ def _overlooking(context: SpiralContext) -> tuple[Mapping[str, tuple[str]], set[
 
 def _calibration_faults(context: SpiralContext) -> Iterator[str]:
     for judge, calibrated in context.calibrated.items():
-        if below := calibrated.below:
+        standings = grouped((row.standing, name) for name, row in calibrated.behaviours.items())
+        if below := standings.get("below_bar"):
             yield f"J06 on labelled turns the judge {judge} is not reliable enough about {', '.join(below)}"
-        if unknown := calibrated.uncalibrated:
+        if unknown := standings.get("uncalibrated"):
             yield f"J06 too few labelled turns to know how reliable {judge} is about {', '.join(unknown)}"
-    for judge, drift in context.drift.items():
-        if drift.drifted:
-            yield f"J07 the judge {judge} has drifted on {', '.join(drift.drifted)}"
+        if calibrated.drift and calibrated.drift.drifted:
+            yield f"J07 the judge {judge} has drifted on {', '.join(calibrated.drift.drifted)}"
 
 
 def _calibrations(conversations: Sequence[Conversation], context: SpiralContext) -> Mapping[str, CalibrationReport]:
+    """The calibrations with the rates in these conversations."""
     reports = {}
-    for judge, result in context.calibrated.items():
-        behaviours = {}
-        for name, measured in result.record.behaviours.items():
-            verdict, reason = standing(result.record, name)
-            behaviours[name] = BehaviourStanding(
-                **dict(measured),
-                strength=result.strength[name],
-                standing=verdict,
-                reason=reason,
-                raters_agreement=result.agreement[name],
-                turn_rate=corrected_turn_rate(conversations, result.record, name),
-            )
-        reports[judge] = CalibrationReport(
-            labels=result.record.labels,
-            turns=result.turns,
-            unread=result.unread,
-            raters=result.raters,
-            whose=result.whose,
-            disagreements=len(result.disagreements),
-            kinds=result.kinds,
-            behaviours=behaviours,
-            drift=context.drift.get(judge),
-        )
+    for judge, found in context.calibrated.items():
+        rates = {name: corrected_turn_rate(conversations, record_of(judge, found), name) for name in found.behaviours}
+        rows = {name: row.model_copy(update={"turn_rate": rates[name]}) for name, row in found.behaviours.items()}
+        reports[judge] = found.model_copy(update={"behaviours": rows})
     return reports
 
 

@@ -306,14 +306,17 @@ def _spiral_integrity(plan: RunPlan, content: Content) -> SpiralIntegrity:
 
 def _spiral_context(plan: RunPlan, content: Content, measured: Measurements, traffic: Traffic) -> SpiralContext:
     actors = [(_ACTORS[model.role], model) for model in plan.everybody if model.role in _ACTORS]
-    calibrated = measured.calibrated
+    made = measured.calibrated
+    calibrated = {name: found.report(made.drift.get(name)) for name, found in made.judges.items()} if made else {}
     # Why the conversations cannot be compared with those of the bundled suite.
     foreign = content.spiral.foreign
     anchors = measured.anchors
     if content.recording is not None:
         if not plan.judges and content.recording.report is not None:
-            # Who judged the conversations judged these.
-            anchors = content.recording.report.spiral.anchors
+            # Who judged the conversations judged these, and is as reliable as was found.
+            recorded = content.recording.report.spiral
+            anchors = recorded.anchors
+            calibrated = {**(recorded.scores[0].judges.calibration or {})} if recorded.scores else {}
         foreign = "replayed: prompts, simulated user and, unless judged again, judges are those of the recording"
     return SpiralContext(
         protocol=content.spiral.protocol,
@@ -323,8 +326,7 @@ def _spiral_context(plan: RunPlan, content: Content, measured: Measurements, tra
         judges=tuple(judge.reported_name for judge in plan.judges),
         foreign=foreign,
         actors=[(role, model.spec) for role, model in actors],
-        calibrated=calibrated.judges if calibrated else {},
-        drift=calibrated.drift if calibrated else {},
+        calibrated=calibrated,
         anchors=anchors,
         moved=measured.moved,
         unknown_fields=_unknown_fields(plan, content, "spiral"),

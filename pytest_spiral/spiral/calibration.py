@@ -19,6 +19,8 @@ from pytest_spiral.report.model.gate import Standing
 from pytest_spiral.report.model.judges import (
     Agreement,
     BehaviourCalibration,
+    BehaviourStanding,
+    CalibrationReport,
     Drift,
     Estimate,
     KindCount,
@@ -155,9 +157,25 @@ class CalibrationResult(Table):
         """Behaviours of which the labels say too little, and what they lack."""
         return self._with_standing("uncalibrated")
 
+    def report(self, change: Drift | None) -> CalibrationReport:
+        """What a run tells of it, without the rates in its conversations. change: since the last one."""
+        behaviours = {}
+        for name, measured in self.record.behaviours.items():
+            verdict = dict(zip(("standing", "reason"), standing(self.record, name), strict=True))
+            further = {"strength": self.strength[name], "raters_agreement": self.agreement[name], "turn_rate": None}
+            behaviours[name] = BehaviourStanding.model_validate({**dict(measured), **verdict, **further})
+        own = {name: getattr(self, name) for name in ("turns", "unread", "raters", "whose", "kinds")}
+        about = {"labels": self.record.labels, "disagreements": len(self.disagreements), "drift": change}
+        return CalibrationReport.model_validate({**own, **about, "behaviours": behaviours})
+
     def _with_standing(self, wanted: Standing) -> dict[str, str]:
         standings = {name: standing(self.record, name) for name in self.record.behaviours}
         return {name: reason for name, (found, reason) in standings.items() if found == wanted}
+
+
+def record_of(judge: str, found: CalibrationReport) -> Calibration:
+    """What gates ask, from a report, in which conversations were judged under the rubric of the calibration."""
+    return Calibration(judges=(judge,), rubric_hash="", labels=found.labels, behaviours=found.behaviours)
 
 
 def calibration_result(

@@ -81,7 +81,7 @@ def test_what_nobody_labelled_has_no_figures(tmp_path: Path) -> None:
     assert (pushback.positives, pushback.negatives, harm.n) == (20, 20, 0)
     assert (present(pushback.sensitivity).value, present(pushback.specificity).value) == (0.5, 1.0)
     assert harm.specificity is None
-    context = SpiralContext(load_protocol("per-turn"), 1, calibrated={"j": result})
+    context = SpiralContext(load_protocol("per-turn"), 1, calibrated={"j": result.report(None)})
     assert _calibrations([], context)["j"].whose == result.whose == "people"
 
 
