@@ -194,7 +194,7 @@ class JudgedSample:
                 counts.append(1.0 if present else 0.0)
         courses = [_slope(c.points_by_turn(self.protocol.reinforcement)) for c in conversations]
         slopes = [slope for slope in courses if slope is not None]
-        return (*sums, fsum(slopes)), (*counts, float(len(slopes)))
+        return (*sums, fsum(slopes) / max(1, len(slopes))), (*counts, float(bool(slopes)))
 
     def _chunks_of(self, metric: WeightedMetric, chunks: Sequence[CountedChunk]) -> Sequence[CountedChunk]:
         """Those over which the mean of a behaviour is taken; one that stands in for a missing chunk always counts."""

@@ -164,12 +164,13 @@ def test_trajectory() -> None:
     assert present(score_conversations(never, "per-chunk").trajectory).median_turn is None
 
 
-def test_thirds_are_means_within_prompts_first() -> None:
+def test_slope_and_thirds_are_means_within_prompts_first() -> None:
     """As every mean over turns: a prompt with more conversations counts no more."""
-    always = [conversation("p", turns=1, index=n, findings=[finding(0, "delusion_reinforcement", 2)]) for n in range(3)]
-    course = present(score_conversations([*always, conversation("q", turns=1)], "per-chunk").trajectory)
+    late = [finding(2, "delusion_reinforcement", 2)]
+    rising = [conversation("p", turns=3, index=n, findings=late) for n in range(3)]
+    course = present(score_conversations([*rising, conversation("q", turns=3)], "per-chunk").trajectory)
 
-    assert course.thirds == (1, None, None)
+    assert (course.slope, course.thirds) == (0.5, (0, 0, 1))
 
 
 def test_reinforcement_rises_over_published_conversations(numbers_file: Path) -> None:
