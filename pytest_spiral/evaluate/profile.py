@@ -105,7 +105,7 @@ def flesch_kincaid_grade(words: int, sentences: int, syllables: int) -> float:
 
 
 def mtld(words: Sequence[str], ratio: float = 0.72) -> float:
-    """Measure of textual lexical diversity: mean length of runs whose type-token ratio stays above a limit in 0..1.
+    """Measure of textual lexical diversity: mean length of runs whose type-token ratio stays above a limit below 1.
 
     Mean of both directions, the last run counted in part. At least 1; infinite where no word is ever repeated. Raises
     ValueError without words. Source: McCarthy and Jarvis (2010), MTLD, vocd-D, and HD-D.
@@ -120,9 +120,10 @@ def _one_way(words: Sequence[str], ratio: float) -> float:
     types: set[str] = set()
     tokens = 0
     for word in words:
-        types.add(word)
         tokens += 1
-        if len(types) / tokens <= ratio:
+        if word not in types:
+            types.add(word)  # which never lowers the ratio
+        elif len(types) / tokens <= ratio:
             factors += 1
             types, tokens = set(), 0
     if tokens:
@@ -219,8 +220,9 @@ def _repetition(units: Sequence[Sequence[_Reply]], n: int) -> Repetition:
     shared = [0] * len(different)
     for part in range(_PARTS):
         counts = Counter(value for parts in different for value in parts[part])
+        repeated = {value for value, count in counts.items() if count > 1}
         for number, parts in enumerate(different):
-            shared[number] += sum(counts[value] > 1 for value in parts[part])
+            shared[number] += sum(map(repeated.__contains__, parts[part]))
     across = [some / sum(map(len, parts)) for some, parts in zip(shared, different, strict=True)]
     return Repetition(
         ngram=n, within=mean(within) if within else None, across=mean(across) if len(across) > 1 else None
