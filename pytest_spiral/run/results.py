@@ -13,6 +13,7 @@ from pytest_spiral.chat import Role
 from pytest_spiral.compare.recording import Recording
 from pytest_spiral.errors import UserError
 from pytest_spiral.evaluate.inputs import EVALUATED, RunResults, SpiralContext
+from pytest_spiral.models.dry import PREFIX as DRY_PREFIX
 from pytest_spiral.models.endpoint import host_of, is_loopback
 from pytest_spiral.models.parameters import local_models, unknown_fields
 from pytest_spiral.report.circumstances import text_hashes, versions
@@ -256,7 +257,7 @@ def _card_context(
         baselines=strategies,
         scenarios=content.suite.by_id,
         seed=plan.settings.seed,
-        built_in=plan.model(name).kind == "dry",
+        built_in=name.startswith(DRY_PREFIX),
         served_models=traffic.served_models[name],
         enforcement_verified=measured.enforcement.get(name) if mode == "schema" else None,
         partner_present=len(plan.settings.prompting) == 2,
@@ -309,8 +310,7 @@ def _spiral_context(plan: RunPlan, content: Content, measured: Measurements, tra
     made = measured.calibrated
     calibrated = {name: found.report(made.drift.get(name)) for name, found in made.judges.items()} if made else {}
     # Why the conversations cannot be compared with those of the bundled suite.
-    foreign = content.spiral.foreign
-    anchors = measured.anchors
+    foreign, anchors = content.spiral.foreign, measured.anchors
     if content.recording is not None:
         if not plan.judges and content.recording.report is not None:
             # Who judged the conversations judged these, and is as reliable as was found.

@@ -95,6 +95,9 @@ def test_scenarios_are_scored_again(project: Project) -> None:
     (card,) = project.report("again")["tempaffect"]["cards"]
     (first,) = project.report("first")["tempaffect"]["cards"]
     assert (card["prompting_mode"], card["missing"]) == (first["prompting_mode"], first["missing"])
+    # A built-in model is one in a replay, too.
+    assert card["useful_bounded_range"] == first["useful_bounded_range"] is None
+    assert card["integrity"]["publication_blockers"] == first["integrity"]["publication_blockers"]
     other = project.here("--replay=reports/first", "--suite=tempaffect", "--prompting=schema")
     assert other.ret == pytest.ExitCode.USAGE_ERROR
     other.stderr.fnmatch_lines(["*was prompted otherwise; use --prompting=raw*"])
