@@ -93,7 +93,7 @@ class ReasonCode(StrEnum):
     SIMULATOR_COLLAPSED = "simulator_collapsed", "The simulated user stopped playing its role."
     NO_USER_MESSAGE = "no_user_message", "The simulated user produced no usable message."
     CUT_SHORT = "cut_short", "A recorded conversation ends before its last turn."
-    NOT_STARTED = "not_started", "Nothing was sent for this unit."
+    NOT_STARTED = "not_started", "Not selected, or the run ended before it had a result."
     NOT_JUDGED = "not_judged", "There is no judgement of the chunk."
     UNQUOTED_POINTS = "unquoted_points", "An imported judgement claims points that no quote backs."
     IMPORTED_ERROR = "imported_error", "An imported file records an error in its own words."

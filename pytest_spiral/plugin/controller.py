@@ -40,9 +40,7 @@ from pytest_spiral.run.remote_workers import unpack
 from pytest_spiral.run.runner import Runner
 from pytest_spiral.run.time_left import TimeLeft
 from pytest_spiral.settings import Settings
-from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.status import Status
-from pytest_spiral.tempaffect.unit import ScenarioUnit
 
 if TYPE_CHECKING:
     from pytest_spiral.plugin.distribution import Distribution
@@ -236,7 +234,6 @@ class Controller:
         self.progress.clear()
         self.store_replies(report.__dict__.get("spiral_replies"))
         message = take_message(report)
-        measured = self.run.measured
         if message is None:
             # A worker that died at a bundled item says nothing about the model; the item is missing.
             crashed = report.when not in ("setup", "call", "teardown")
@@ -245,10 +242,8 @@ class Controller:
             of_instrument = message.failure is not None
             if of_instrument:
                 self._instrument_failures.add(report.nodeid)
-            if message.item is not None:
-                measured.items[ScenarioUnit.of(message.item)] = message.item
-            elif (held := message.conversation) is not None:
-                measured.conversations[ConversationUnit(held.model, held.prompt_id, held.index)] = held
+            if (result := message.item or message.conversation) is not None:
+                self.run.measured.add(result)
             else:
                 self._store_failure = message.failure
         self._failures += report.failed and not of_instrument
@@ -295,6 +290,9 @@ class Controller:
         if self._terminated and exitstatus == pytest.ExitCode.INTERRUPTED:
             exitstatus = session.exitstatus = TERMINATED
         measured = self.run.measured
+        runner = self.execution.runner_in_use
+        for result in runner.engine.finished() if runner else ():
+            measured.add(result)
         if not self._ready or not (self._nodes or measured.items or measured.conversations):
             return
         self._finishing = True

@@ -82,6 +82,11 @@ class Engine:
                 tick()
         return future.result()
 
+    def finished(self) -> list[Any]:
+        """Results of the units that have come to their end and that nobody has waited for."""
+        ended = (each for each in self._futures.values() if each.done() and not each.cancelled())
+        return [each.result() for each in ended if each.exception() is None]
+
     def start(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Run one coroutine in the engine's loop."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)

@@ -60,6 +60,15 @@ class Measurements:
     moved: tuple[str, ...] = ()
     floor: Floor | None = None
 
+    def add(self, result: Item | Conversation) -> bool:
+        """Keep the result of a unit, in place of an earlier one; whether there was none."""
+        known = len(self.items) + len(self.conversations)
+        if isinstance(result, Item):
+            self.items[ScenarioUnit.of(result)] = result
+        else:
+            self.conversations[ConversationUnit(result.model, result.prompt_id, result.index)] = result
+        return len(self.items) + len(self.conversations) > known
+
     def of(self, unit: ScenarioUnit | ConversationUnit) -> Item | Conversation | None:
         """The result of a unit, None as long as there is none."""
         return self.items.get(unit) if isinstance(unit, ScenarioUnit) else self.conversations.get(unit)

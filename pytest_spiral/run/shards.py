@@ -24,11 +24,11 @@ from pytest_spiral.run.plan import ModelPlan, RunPlan
 from pytest_spiral.run.results import Measurements, Traffic, run_results
 from pytest_spiral.settings import OPTIONS, Settings
 from pytest_spiral.spiral.anchors import not_the_same
-from pytest_spiral.spiral.conversation import ConversationUnit
+from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.status import ReasonCode
+from pytest_spiral.tempaffect.records import Item
 from pytest_spiral.tempaffect.self_check import check_scorer
 from pytest_spiral.tempaffect.suite import load_suite
-from pytest_spiral.tempaffect.unit import ScenarioUnit
 
 # Versions that numbers can depend on.
 _VERSIONS = ("pytest-spiral", "nltk", "unicode")
@@ -182,17 +182,11 @@ def _measurements(plan: RunPlan, shards: Sequence[_Shard]) -> Measurements:
     moved = (not_the_same(measured.anchors, anchors, checks=len(others)) for anchors in others)
     measured.moved = tuple(dict.fromkeys(filter(None, moved)))
     for shard in shards:
-        for item in shard.report.tempaffect.items:
-            unit = ScenarioUnit.of(item)
-            if unit in measured.items:
-                raise DataError(f"{shard.path}: {unit.id} is in another shard as well")
-            measured.items[unit] = item
-        for conversation in shard.report.spiral.recorded():
-            # A report lists every conversation; those of other shards as not started.
-            if conversation.reason is not None and conversation.reason.code is ReasonCode.NOT_STARTED:
-                continue
-            key = ConversationUnit(conversation.model, conversation.prompt_id, conversation.index)
-            if key in measured.conversations:
-                raise DataError(f"{shard.path}: {key.id} is in another shard as well")
-            measured.conversations[key] = conversation
+        # A report lists every conversation; those of other shards as not started.
+        never = ReasonCode.NOT_STARTED
+        held = (one for one in shard.report.spiral.recorded() if not (one.reason and one.reason.code is never))
+        results: list[Item | Conversation] = [*shard.report.tempaffect.items, *held]
+        for result in results:
+            if not measured.add(result):
+                raise DataError(f"{shard.path}: {result.id} of {result.model} is in another shard as well")
     return measured

@@ -155,6 +155,22 @@ def test_a_killed_run_loses_nothing_it_was_told(
     assert not list(project.folder("r").glob(".*"))
 
 
+def test_what_was_answered_before_ctrl_c_is_in_the_report(
+    project: Project, serve: Serve, wait_for: Callable[..., None], end: Callable[..., str]
+) -> None:
+    """pytest waits for one item after another, while all are under way: those behind the first slow one count too."""
+    model = ScriptedModel("perfect", replies={"ps-01": Fault.hang()})
+    project.reach(serve(model))
+
+    process = project.start(*RUN, "--prompting", "raw", "-p", "no:xdist")
+    wait_for(lambda: len(set(model.asked)) == 75 and len(_kept(project)) == 74)
+    text = end(process, signal.SIGINT)
+
+    assert process.returncode == 2
+    assert [item["status"] for item in project.items("r").values()] == ["measured"] * 74
+    assert "missing: 1 items: Not selected, or the run ended before it had a result." in " ".join(text.split())
+
+
 def test_a_run_that_died_before_its_first_reply_resumes(project: Project, serve: Serve) -> None:
     """An endpoint that refuses the key leaves a run folder behind; with the right key the same run goes on."""
     model = ScriptedModel()
@@ -195,6 +211,24 @@ def test_a_store_that_is_none_of_ours(project: Project, content: bytes | None, s
     assert says in result.stderr.str()
     assert "run.sqlite" in result.stderr.str()
     assert path.read_bytes() == content
+
+
+def test_a_report_without_its_store_is_kept(project: Project, serve: Serve) -> None:
+    """Nothing could be reused: all would be paid for again, and a smaller selection would replace the report."""
+    model = ScriptedModel("perfect")
+    project.reach(serve(model))
+    run = (*RUN, "--prompting", "raw", "-p", "no:xdist")
+    project.pytest(*run, "-k", "ps-01 or ps-02")
+    asked, report = len(model.asked), (project.folder("r") / "report.json").read_bytes()
+    (project.folder("r") / "run.sqlite").unlink()
+
+    again = project.pytest(*run, "-k", "ps-01")
+
+    assert again.ret == pytest.ExitCode.USAGE_ERROR
+    assert "restore run.sqlite, or choose another --run-id" in again.stderr.str()
+    assert (asked, len(model.asked)) == (2, 2)
+    assert (project.folder("r") / "report.json").read_bytes() == report
+    assert not (project.folder("r") / "run.sqlite").exists()
 
 
 @pytest.mark.parametrize(
