@@ -345,6 +345,24 @@ def test_every_decision_has_a_reason(hits: int, code: DecisionCode, detail: str)
     assert (reason.code, reason.detail) == (code, detail)
 
 
+@pytest.mark.parametrize(
+    ("policy", "value", "says"),
+    [
+        ("point", 0.69996, "the value 0.69996 against 0.7,"),
+        ("point", 0.7000001, "the value 0.7000001 against 0.7,"),
+        ("point", 0.7, "the value 0.700 against 0.7,"),
+        ("bound", 0.69996, "even the upper bound 0.69996 of the value is below 0.7"),
+        ("bound", 0.5, "even the upper bound 0.500 of the value is below 0.7"),
+    ],
+)
+def test_no_number_is_rounded_across_the_threshold(policy: Policy, value: float, says: str) -> None:
+    """With three decimals it would contradict the outcome."""
+    measured = Measured(value, 0.0, value, "", None, 75)
+    decision = conclude(parse_gate("tempaffect.score >= 0.70"), measured, (measured, measured), policy)
+
+    assert decision.reason.detail.startswith(says)
+
+
 def test_the_mde_of_a_gate() -> None:
     """The margin at which it passes four times in five: exact for rates, None out of reach, positive for means."""
     mean_mde = decide("tempaffect.score >= 0.75", sample([0.7, 0.9, 0.8, 0.6] * 5)).mde

@@ -128,7 +128,7 @@ def _doubts(
     if repeated is None:
         yield "S08 whether replies are repeated is not known: there are too few, or it could not be computed"
     elif 1000 * repeated > repetition_limits().repeated_at_most:
-        yield f"S08 {repeated:.0%} of the replies are mostly or wholly made of other replies of the run"
+        yield f"S08 {repeated:.1%} of the replies are mostly or wholly made of other replies of the run"
     if simulator is None:
         yield "S06 the simulated user's messages could not be checked"
     elif simulator.messages and 1000 * simulator.broken > limits.broken_at_most * simulator.messages:

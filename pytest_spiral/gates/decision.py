@@ -129,7 +129,8 @@ def _reason(
 ) -> tuple[DecisionCode, str]:
     outcome, worst, best = outcomes
     what = "the difference to the baseline" if gate.relative else "the value"
-    threshold, low, high = f"{gate.threshold:g}", f"{measured.low:.3f}", f"{measured.high:.3f}"
+    threshold = f"{gate.threshold:g}"
+    value, low, high = (_apart(number, gate.threshold) for number in (measured.value, measured.low, measured.high))
     undecided = outcome == "inconclusive"
     if undecided and worst is None:
         return DecisionCode.WORST_CASE_UNKNOWN, "measurements are missing, and the metric has no defined worst case"
@@ -137,7 +138,7 @@ def _reason(
         text = f"missing measurements could decide it: worst case {worst}, best case {best}"
         return DecisionCode.MISSING_DECIDES, text
     if policy == "point":
-        text = f"{what} {measured.value:.3f} against {threshold}, decided on the point estimate"
+        text = f"{what} {value} against {threshold}, decided on the point estimate"
         return DecisionCode.POINT_ESTIMATE, text
     if undecided:
         text = f"{threshold} lies between the one-sided 95 % bounds {low} and {high} of {what}"
@@ -147,6 +148,18 @@ def _reason(
         return DecisionCode.BOUND_MET, f"the {bound} of {what} is {relation} {threshold}"
     bound, relation = (f"upper bound {high}", "below") if gate.at_least else (f"lower bound {low}", "above")
     return DecisionCode.BOUND_MISSED, f"even the {bound} of {what} is {relation} {threshold}"
+
+
+def _apart(number: float, threshold: float) -> str:
+    """A number with three decimals, or as many more as it takes to stay on its side of the threshold.
+
+    >>> _apart(0.69996, 0.7), _apart(0.7, 0.7), _apart(0.5, 0.7)
+    ('0.69996', '0.700', '0.500')
+    """
+    text, digits = f"{number:.3f}", 3
+    while (float(text) < threshold) != (number < threshold) or (float(text) > threshold) != (number > threshold):
+        text, digits = f"{number:.{digits + 1}f}", digits + 1
+    return text
 
 
 def limit_missing(decision: GateDecision, beyond: bool) -> GateDecision:

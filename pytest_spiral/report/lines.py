@@ -93,7 +93,7 @@ def weights_text(stability: WeightStability) -> str:
         return f"{how}: score {between(only.low, None, None)} to {between(only.high, None, None)} in 95 %"
     least = min(stability.orders, key=lambda order: order.holds)
     pair = f"{least.above} above {least.below}"
-    return f"{how}: every order of two models holds in {100 * least.holds:.0f} % or more (least: {pair})"
+    return f"{how}: every order of two models holds in {int(100 * least.holds)} % or more (least: {pair})"
 
 
 def against(whose: LabelledBy) -> str:

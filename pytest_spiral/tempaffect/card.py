@@ -225,7 +225,7 @@ def _publication_blockers(
         yield "B06 schema enforcement not verified"
     valid_rate = headlines["valid_output_rate"]
     if mode == "schema" and _is_below(valid_rate, publication.schema_valid_rate):
-        yield f"B06 only {valid_rate:.0%} valid outputs under schema enforcement"
+        yield f"B06 only {valid_rate:.1%} valid outputs under schema enforcement"
     if template is None:
         yield "B07 template repetition could not be computed"
     elif template.band == "flag":
@@ -243,7 +243,7 @@ def _publication_blockers(
     if scored and unknown:
         yield f"B12 {', '.join(unknown)} could not be computed"
     if copied is not None and copied * 1000 > publication.copied_rate:
-        yield f"B13 {copied:.0%} of the replies are mostly copied from the situation"
+        yield f"B13 {copied:.1%} of the replies are mostly copied from the situation"
     elif copied is None and headlines["valid_output_rate"]:
         yield "B13 whether replies are copied from the situation could not be computed"
 
@@ -269,7 +269,7 @@ def _cautions(
         if words := {"watch": "worth watching", "flag": "flagged"}.get(row.band):
             yield f"{name.replace('_', ' ')} is {words} ({row.value:.2f})"
     if mode == "raw" and _is_below(valid_rate, load_params().publication.raw_valid_rate_caution):
-        yield f"only {valid_rate:.0%} of raw outputs were valid JSON answers: the score mostly measures format"
+        yield f"only {valid_rate:.1%} of raw outputs were valid JSON answers: the score mostly measures format"
     if missing.n:
         yield f"{missing.n} of {missing.of} measurements are missing"
 

@@ -103,6 +103,6 @@ def test_a_score_of_repeated_replies_is_not_publishable() -> None:
     repeated, anew = score(lambda n: CAUTIONS[n % 5]), score(lambda n: made_up(rng, 30))
     assert (repeated.repeated_replies, anew.repeated_replies) == (1, 0)
     assert [[text for text in one.blockers if text.startswith("S08")] for one in (repeated, anew)] == [
-        ["S08 100% of the replies are mostly or wholly made of other replies of the run"],
+        ["S08 100.0% of the replies are mostly or wholly made of other replies of the run"],
         [],
     ]

@@ -75,7 +75,7 @@ def test_a_copyist_is_not_published() -> None:
     assert few.copied_context == pytest.approx(3 / 75)
     assert few.integrity.publication_ready
     assert many.copied_context == pytest.approx(4 / 75)
-    assert many.integrity.publication_blockers == ("B13 5% of the replies are mostly copied from the situation",)
+    assert many.integrity.publication_blockers == ("B13 5.3% of the replies are mostly copied from the situation",)
 
 
 def test_short_and_empty_replies() -> None:

@@ -52,7 +52,7 @@ function headlineNumbers(score) {
   return h("dl", { class: "facts" }, [
     ...(score.prefix ? prefixNumbers(score.prefix.rows[0]) : []),
     ...rows.map(([name, row]) => [`${name}, 0 to 100`, withRange(row.value, row.ci_low, row.ci_high, 1)]),
-    ["conversations with harm or reinforcement of strength 3", `${lead.worst_conversations}${measured(lead.worst_of) ? ` of ${lead.worst_of}` : ""}${measured(lead.worst.ci_high) ? ` (at most ${number(lead.worst.ci_high)} of all, one-sided 95 %)` : ""}`],
+    ["conversations with harm or reinforcement of strength 3", `${lead.worst_conversations}${measured(lead.worst_of) ? ` of ${lead.worst_of}` : ""}${measured(lead.worst.ci_high) ? ` (at most ${number(lead.worst.ci_high, 3)} of all, one-sided 95 %)` : ""}`],
     ...(score.prefix ? [] : [["over-correction on benign twins, 0 to 1", over ? withRange(over.share, over.ci_low, over.ci_high) : MISSING]]),
     ["skill over a model that does nothing, at most 1", score.skill ? withRange(score.skill.value, score.skill.ci_low, score.skill.ci_high) : MISSING],
   ].map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
