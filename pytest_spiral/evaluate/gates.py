@@ -29,7 +29,6 @@ from pytest_spiral.gates.estimate import TWO_SIDED, Z_ONE_SIDED
 from pytest_spiral.report.model import BaselineValue, GateRow, ProtocolScore
 from pytest_spiral.report.model.floor import Floor
 from pytest_spiral.report.model.gate import DecisionReason
-from pytest_spiral.report.model.spiral import OverCorrection
 from pytest_spiral.report.parts import Parts
 from pytest_spiral.spiral.aggregate import paired_differences, score_conversations
 from pytest_spiral.spiral.anchors import UNCHECKED, judge_again, movements, not_the_same
@@ -147,7 +146,9 @@ class SpiralGates:
             return self._differences(model, against, case).get(gate.metric)
         conversations = self._run.conversations[model]
         if gate.metric == "over_correction":
-            return _of_twins(over_correction(conversations, TWO_SIDED, case))
+            over = over_correction(conversations, TWO_SIDED, case)
+            bounds = (over.share, over.ci_low, over.ci_high) if over else (None,) * 3
+            return _measured(bounds, _se_of(*bounds[1:]), _ANY_DISTRIBUTION, over.conversations if over else 0)
         if gate.metric in PREFIX_SCALES:
             return prefix_metric(gate.metric, conversations, self._context.protocol, TWO_SIDED, case)
         if not any(conversation.status is Status.MEASURED for conversation in conversations):
@@ -202,13 +203,6 @@ class SpiralGates:
             confidence=TWO_SIDED,
             missing_as=(case, _OPPOSITE[case]),
         ).differences
-
-
-def _of_twins(over: OverCorrection | None) -> Measured | None:
-    if over is None:
-        return None
-    bounds = over.share, over.ci_low, over.ci_high
-    return _measured(bounds, _se_of(over.ci_low, over.ci_high), _ANY_DISTRIBUTION, over.conversations)
 
 
 def _of_score(metric: str, score: ProtocolScore) -> Measured | None:

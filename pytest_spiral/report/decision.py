@@ -116,13 +116,13 @@ def _cases(row: GateRow) -> str:
 def _tests(report: Report) -> str:
     """Where tests ran: pytest says how many passed, above a verdict that may be FAIL."""
     argv = report.run.argv
-    other = not argv or argv[0] == "merge" or not report.run.config.model
-    # With --strict-items a test passes where the answer is good.
-    if other or not {"--strict-items", "--spiral-strict-items"}.isdisjoint(argv):
+    if not argv or argv[0] == "merge" or not report.run.config.model:
         return ""
-    broken = any(row.status is Status.MODEL_FAILED for row in report.spiral.conversations)
-    what = "answered and scored, or broken off by the model" if broken else "answered and scored"
-    return f'A test that "passed" was {what}; whether the answers are good, the numbers say.'
+    if not {"--strict-items", "--spiral-strict-items"}.isdisjoint(argv):
+        return "With --strict-items the run exits with 1 where a test has failed, whatever the gates say."
+    is_broken = any(row.status is Status.MODEL_FAILED for row in report.spiral.conversations)
+    broken = ", or broken off by the model" if is_broken else ""
+    return f'A test that "passed" was answered and scored{broken}; whether the answers are good, the numbers say.'
 
 
 def _words(report: Report) -> str:

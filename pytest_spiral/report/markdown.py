@@ -239,9 +239,10 @@ def _who(row: Card | Score) -> str:
 
 
 def _value(value: float | None, low: float | None = None, high: float | None = None, digits: int = 2) -> str:
-    if value is None or low is None or high is None:
+    if value is None:
         return "not measured"
-    return f"{value:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+    interval = "no interval" if low is None or high is None else f"{low:.{digits}f} to {high:.{digits}f}"
+    return f"{value:.{digits}f} ({interval})"
 
 
 def _number(number: HeadlineNumber | PrefixNumber | None, digits: int = 2) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from pytest_spiral.grouping import grouped
 from pytest_spiral.report.comparison import change_lines
 from pytest_spiral.report.decision import DecidedGate, decision_of
 from pytest_spiral.report.lines import (
@@ -31,7 +32,6 @@ from pytest_spiral.report.lines import (
 from pytest_spiral.report.model import Card, Drift, FailedPart, Report, Score, Usage, Verdict
 from pytest_spiral.report.next_step import judge_again, run_directory
 from pytest_spiral.report.raters import corrected_lines, judge_lines
-from pytest_spiral.report.worst import Worst
 from pytest_spiral.spiral.calibration import standing
 from pytest_spiral.tempaffect.records import MODES
 
@@ -49,15 +49,6 @@ _TONES: Mapping[Verdict, Tone] = {
 }
 _MOST_BLOCKERS = 4
 _MOST_FAILED = 6
-_BEHAVIOURS = (
-    "pushback",
-    "delusion_reinforcement",
-    "sycophancy_or_praise",
-    "sycophancy",
-    "consciousness_claims",
-    "inner_life_claim",
-    "harmful_advice",
-)
 
 
 def summary_lines(report: Report, run_dir: str) -> list[Line]:
@@ -97,7 +88,9 @@ def decision_lines(report: Report) -> list[Line]:
         lines += gate_lines(gate)
     lines += [("worst items", "plain")] if decision.worst else []
     for worst in decision.worst:
-        lines += _worst_lines(worst)
+        lines += wrapped(f"  {worst.model}, {worst.where}: {cut(worst.what, 150)}", "bad")
+        lines += wrapped(f"    user: {worst.message}", "dim") if worst.message else []
+        lines += wrapped(f"    model: {worst.quote}", "plain")
     if any(worst.is_cut for worst in decision.worst):
         lines += wrapped(f"  in full: report.html in {run_directory(report)}", "dim")
     for changes in report.changes:
@@ -112,13 +105,6 @@ def decision_lines(report: Report) -> list[Line]:
         # The command is to be pasted, so it is not wrapped.
         lines += [*wrapped(f"next: {decision.next.why}", "plain"), (f"  {decision.next.command}", "plain")]
     return lines
-
-
-def _worst_lines(worst: Worst) -> Iterator[Line]:
-    yield from wrapped(f"  {worst.model}, {worst.where}: {cut(worst.what, 150)}", "bad")
-    if worst.message:
-        yield from wrapped(f"    user: {worst.message}", "dim")
-    yield from wrapped(f"    model: {worst.quote}", "plain")
 
 
 def failed_lines(failed: Sequence[FailedPart]) -> Iterator[Line]:
@@ -169,9 +155,11 @@ def _score_lines(score: Score, floor: Floor | None) -> Iterator[Line]:
     yield from wrapped(f"  {skill_text(score.skill, floor)}", "plain" if score.skill else "dim")
     for scheme in score.by_protocol.values():
         yield from wrapped(f"  {scheme_text(scheme)}", "dim")
-    for name in _BEHAVIOURS:
-        if (metric := score.metrics.get(name)) is not None:
-            yield _row(name.replace("_", " "), between(metric.mean, metric.ci_low, metric.ci_high))
+    scored = [(name, row) for name, row in score.metrics.items() if row.kind == "behaviour" and row.weight]
+    shown = ((between(row.mean, row.ci_low, row.ci_high), name.replace("_", " ")) for name, row in scored)
+    # Most rubrics look for many that one model shows none of.
+    for number, names in grouped(shown).items():
+        yield from wrapped(f"  {number}: {', '.join(names)}", "plain") if names[1:] else [_row(names[0], number)]
     tails, missing = score.tails, score.missing
     of = f"{tails.of} conversations of {turns_text(score.turns)}"
     by_any = ", by any judge" if len(score.judges.per_judge) > 1 else ""
@@ -207,7 +195,7 @@ def _headline_lines(score: Score) -> Iterator[Line]:
     if score.prefix is None:
         over = score.over_correction
         yield _row("over-correction (0-1)", number_text(over.number) if over else "not measured")
-    most = "" if lead.worst.ci_high is None else f", at most {100 * lead.worst.ci_high:.0f} % of all"
+    most = "" if lead.worst.ci_high is None else f", at most {100 * lead.worst.ci_high:.1f} % of all"
     by_any = " by any judge" if len(score.judges.per_judge) > 1 else ""
     yield from wrapped(f"  worst (strength-3 harm or reinforcement) in {worst_text(lead)}{by_any}{most}", "plain")
 
@@ -221,19 +209,16 @@ def _shortened(blockers: Sequence[str]) -> str:
 def gate_lines(gate: DecidedGate) -> Iterator[Line]:
     """A gate: outcome, numbers, reason, and where it is open what would decide it."""
     row = gate.row
-    value = between(row.value, row.ci_low, row.ci_high, 3)
-    if row.value is not None:
-        value += f", {row.n} {row.unit}s"
-    baseline = row.baseline
+    of = "" if row.value is None else f", {row.n} {row.unit}{'s' * (row.n != 1)}"
+    value, baseline = between(row.value, row.ci_low, row.ci_high, 3) + of, row.baseline
     if baseline is not None and baseline.own is not None and baseline.value is not None:
-        name = f"{baseline.model} of {baseline.run}"
-        value = f"{baseline.own:.3f}, baseline {baseline.value:.3f} ({name}), difference {value}"
+        whose = f"{baseline.value:.3f} ({baseline.model} of {baseline.run})"
+        value = f"{baseline.own:.3f}, baseline {whose}, difference {value}"
     mode = f" {MODES[row.prompting_mode]}" if row.prompting_mode else ""
     yield from wrapped(f"gate {row.outcome.upper()}  {row.expr}", _TONES[row.outcome])
     yield from wrapped(f"  {row.model}{mode}: {value}", "plain")
     yield from wrapped(f"  {gate.why}", "dim")
-    if gate.decides:
-        yield from wrapped(f"  {gate.decides}", "doubt")
+    yield from wrapped(f"  {gate.decides}", "doubt")
 
 
 def _usage_lines(usage: Usage) -> Iterator[Line]:
@@ -325,9 +310,8 @@ def calibration_lines(run: CalibrationResult, drift: Drift | None) -> Iterator[s
         names = ", ".join(name for name, reason in run.uncalibrated.items() if reason == lacking)
         yield f"uncalibrated, {lacking}: {names}"
     if run.kinds:
-        yield ""
         alarms = ", ".join(f"{kind} {count.false_alarms} of {count.turns}" for kind, count in run.kinds.items())
-        yield f"turns with a finding that the labels do not have: {alarms}"
+        yield from ("", f"turns with a finding that the labels do not have: {alarms}")
     if len(run.raters) > 1:
         yield f"the raters differ on {len(run.disagreements)} turns; --json lists them"
     if drift is None:

@@ -54,13 +54,12 @@ def worst_findings(report: Report, most: int = 5) -> list[Worst]:
         # Of equally harmful ones, the longest quote says most.
         best = max(rows, key=lambda row: (row.harm, len(row.quote)))
         ranked.append((-best.harm, -sum(row.harm == best.harm for row in rows), key, best))
-    return [_shown(best) for *_, best in sorted(ranked, key=lambda row: row[:3])[:most]]
-
-
-def _shown(worst: Worst) -> Worst:
-    message, quote = shortened(worst.message, _MESSAGE_CHARS), shortened(worst.quote, _QUOTE_CHARS)
-    is_cut = (message, quote) != (worst.message, worst.quote)
-    return replace(worst, message=message, quote=quote, is_cut=is_cut)
+    shown = []
+    for *_, worst in sorted(ranked, key=lambda row: row[:3])[:most]:
+        message, quote = shortened(worst.message, _MESSAGE_CHARS), shortened(worst.quote, _QUOTE_CHARS)
+        is_cut = (message, quote) != (worst.message, worst.quote)
+        shown.append(replace(worst, message=message, quote=quote, is_cut=is_cut))
+    return shown
 
 
 def _findings(report: Report) -> Iterator[tuple[tuple[str, str], Worst]]:

@@ -50,3 +50,17 @@ def test_judges_without_a_verdict_clear_nobody_of_harm(visit: Visit, tmp_path: P
     said = page.locator(".tile", has_text="Spiral-Bench").all_inner_texts()
     assert all("the judges leave no verdict" in text and "strength-3" not in text for text in said)
     assert said
+
+
+@pytest.mark.parametrize("any_score", [True, False])
+def test_what_was_not_measured_is_not_cleared(visit: Visit, tmp_path: Path, any_score: bool) -> None:
+    """An empty list of worst items says no more than was measured."""
+    document = demo_document()
+    document["tempaffect"] |= {"items": [], "cards": document["tempaffect"]["cards"] if any_score else []}
+    document["spiral"] |= {"conversations": [], "scores": []}
+    path = tmp_path / "report.html"
+    path.write_text(report_page(typed(document)), encoding="utf-8")
+    said = visit(path).open().locator("section", has_text="Worst items").inner_text()
+
+    assert "every answer was useful" not in said
+    assert ("None in what was measured" if any_score else "Nothing was measured that could be good or bad") in said

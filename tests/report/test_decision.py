@@ -336,7 +336,54 @@ def test_long_replies_end_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> No
     assert "\u2026 (in full: report.html)" in summary_markdown(report, None)
 
 
-@pytest.mark.parametrize("argv", [[], ["merge", "a"], ["--model=m", "--strict-items"]])
+@pytest.mark.parametrize("argv", [[], ["merge", "a"]])
 def test_passed_needs_no_word_elsewhere(argv: list[str]) -> None:
-    """Where no tests ran, or where they fail for bad answers."""
+    """Where no tests ran."""
     assert decision_of(changed(argv=argv)).tests == ""
+
+
+def test_a_failed_item_may_stand_beside_a_pass() -> None:
+    """With --strict-items the exit code is not the verdict's."""
+    tests = decision_of(changed(argv=["--model=m", "--strict-items"])).tests
+
+    assert tests == "With --strict-items the run exits with 1 where a test has failed, whatever the gates say."
+
+
+def test_every_behaviour_that_counts_is_shown() -> None:
+    """By the report's own names, so that a new rubric needs no list: those of one value in one line."""
+    document = demo_document()
+    for score in document["spiral"]["scores"]:
+        metrics = score["metrics"]
+        for row in metrics.values():
+            row |= {"mean": 0.0, "ci_low": 0.0, "ci_high": 0.25} if row["kind"] == "behaviour" else {}
+        metrics["new_habit"] = metrics["harmful_advice"] | {"mean": 4.5, "ci_low": 4.0, "ci_high": 5.0}
+        metrics["newer_habit"] = metrics["harmful_advice"] | {"mean": None, "ci_low": None, "ci_high": None}
+        weighted = [name for name, row in metrics.items() if row["kind"] == "behaviour" and row["weight"]]
+    text = " ".join(" ".join(line for line, _ in summary_lines(typed(document), "reports/demo")).split())
+
+    none = ", ".join(name.replace("_", " ") for name in weighted if not name.startswith("new"))
+    assert text.count(f"0.00 [0.00, 0.25]: {none}") == len(document["spiral"]["scores"])
+    assert "new habit 4.50 [4.00, 5.00]" in text
+    assert "newer habit not measured" in text
+    assert "mystic register" not in text
+
+
+def test_a_score_without_an_interval_is_measured() -> None:
+    """As of a single prompt: every form shows the number."""
+    document = demo_document()
+    for score in document["spiral"]["scores"]:
+        score |= {"score": 61.25, "ci_low": None, "ci_high": None}
+    report = typed(document)
+
+    assert "| 61.2 (no interval) |" in summary_markdown(report)
+    assert any(line.split() == ["score", "(0-100)", "61.25"] for line, _ in summary_lines(report, "reports/demo"))
+
+
+def test_the_bound_of_the_worst_is_not_rounded_onto_a_threshold() -> None:
+    """Of 28 conversations without one up to 10.1 % may have one: more than the 10 % of a gate."""
+    document = demo_document()
+    for score in document["spiral"]["scores"]:
+        score["headline"]["worst"] |= {"ci_high": 0.10147}
+
+    text = " ".join(" ".join(line for line, _ in summary_lines(typed(document), "reports/demo")).split())
+    assert "at most 10.1 % of all" in text

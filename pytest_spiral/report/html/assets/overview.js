@@ -10,7 +10,7 @@ function overview(report) {
     !run.complete && h("p", { class: "notice" }, "This run was interrupted. Measurements up to that point are shown; the rest counts as missing."),
     (run.notes ?? []).map((note) => h("p", { class: "notice" }, note)),
     report.gates.length ? section("Gates", run.config.gate_recipe ? h("p", {}, `Those of the recipe ${run.config.gate_recipe} are among them.`) : null, gateTable(report.gates, decision.gates)) : null,
-    section("Worst items", worstList(decision.worst)),
+    section("Worst items", worstList(report)),
     (report.changes ?? []).map(changesSection),
     missingSection(decision),
     failedParts(report.failed_parts ?? []),
@@ -147,8 +147,10 @@ function intervalOf(card, metric) {
   return interval ? [interval.low, interval.high] : [null, null];
 }
 
-function worstList(worst) {
-  if (!worst.length) return empty("No risky finding was located in a reply, and every answer was useful and bounded.");
+function worstList({ decision: { worst }, tempaffect, spiral }) {
+  const judged = spiral.scores.filter((score) => !score.judges.health.no_verdict?.length);
+  const found = [...tempaffect.cards, ...judged].some((row) => measured(row.score));
+  if (!worst.length) return empty(found ? "None in what was measured: no risky finding was located in a reply, and no answer failed to be useful and bounded." : "Nothing was measured that could be good or bad.");
   return h("ol", { class: "worst" }, worst.map((finding) => h(
     "li", {},
     h("p", {}, h("a", { href: `#${finding.link}` }, finding.what), " \u00b7 ", bdi(finding.model), " \u00b7 ", finding.where),
