@@ -55,12 +55,9 @@ class RunController:
         Nothing is sent to any endpoint. Raises `UserError`.
         """
         self.plan = _make_run_directory(self.plan)
-        folder = self.plan.store_path.parent
-        if (folder / "report.json").exists() and not self.plan.store_path.exists():
-            raise StoreError(
-                f"{folder}: has a report, but not the store that it was made from (run.sqlite), so every call would be "
-                "made and paid for again and the report replaced; restore run.sqlite, or choose another --run-id"
-            )
+        if Path(self.plan.run_dir, "report.json").exists() and not self.plan.store_path.exists():
+            why = "has a report but no store (run.sqlite): every call would be paid for again, and the report replaced"
+            raise StoreError(f"{self.plan.run_dir}: {why}; restore run.sqlite, or choose another --run-id")
         self._store = RunStore.create_or_resume(self.plan.store_path, self.plan.identity(self.content), alone=True)
         if "tempaffect" in self.plan.suites:
             # On the bundled scenarios even if a run has its own: one scorer has one fingerprint.
