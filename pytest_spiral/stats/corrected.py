@@ -104,9 +104,8 @@ class TooFewLabels:
     @property
     def needed(self) -> int | None:
         """About how many labels are needed altogether, at the share seen; None where that is not known."""
-        if self.code == "one_unit":
-            return None
-        return needed_for_enough(min(self.positives, self.labels - self.positives), self.labels)
+        rarer = min(self.positives, self.labels - self.positives)
+        return None if self.code == "one_unit" else needed_for_enough(rarer, self.labels)
 
     @property
     def detail(self) -> str:
@@ -116,7 +115,8 @@ class TooFewLabels:
         negatives = self.labels - self.positives
         text = f"{self.positives} labelled with it and {negatives} without it, and {LEAST_LABELS} of each are needed"
         if (needed := self.needed) is None:
-            return f"{text}; labels of one kind only say nothing of how many more that takes: label more replies"
+            more = ": label more replies" if self.labels < self.items else ", and the run has no other reply to label"
+            return f"{text}; labels of one kind only say nothing of how many more that takes{more}"
         more = f"{text}: label about {needed - self.labels} more replies, {needed} in all"
         return f"{more}; the run has {self.items}, so that it needs a larger run" if needed > self.items else more
 

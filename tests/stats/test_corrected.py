@@ -169,10 +169,13 @@ def test_refuses_below_fifteen_of_a_kind_and_never_above() -> None:
         # Chance of 15 with at a share of .14: 80 % from 128 on (scipy's binomial).
         assert refused.needed == 128
         assert "label about 28 more replies, 128 in all" in refused.detail
-    none = corrected(labelled(0, 60))
+    none, all_of_them = corrected(labelled(0, 60, 1)), corrected(labelled(0, 60))
     assert isinstance(none, TooFewLabels)
+    assert isinstance(all_of_them, TooFewLabels)
     assert none.needed is None
-    assert "label more replies" in none.detail
+    assert none.detail.endswith(": label more replies")
+    # Also without any valid reply.
+    assert all_of_them.detail.endswith(", and the run has no other reply to label")
     small = corrected(labelled(2, 60, 10))
     assert isinstance(small, TooFewLabels)
     assert "the run has 72, so that it needs a larger run" in small.detail
