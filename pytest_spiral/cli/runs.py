@@ -24,6 +24,7 @@ from pytest_spiral.report.html.build import compare_page, report_page
 from pytest_spiral.report.lines import between, plain, turns_text
 from pytest_spiral.report.model import FailedPart, Report
 from pytest_spiral.report.model.parts import PartCode
+from pytest_spiral.report.next_step import by_another_judge, is_resumable, next_step
 from pytest_spiral.report.read import find_report, load_report
 from pytest_spiral.report.terminal import decision_lines, failed_lines, summary_lines
 from pytest_spiral.report.write import file_slug, write_page, write_report, write_site, write_views
@@ -54,8 +55,7 @@ def prefixes(options: argparse.Namespace) -> int:
     write_page(options.output, json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
     lines = (
         f"{len(rows)} prefixes written to {plain(str(options.output))}",
-        "kind, called_for and care are guesses from recorded findings: read the messages, correct them, "
-        "remove `proposed`",
+        "kind, called_for and care are guesses from findings: read the messages, correct them, remove `proposed`",
     )
     return tell(options, {"path": str(options.output), "prefixes": len(rows)}, lines)
 
@@ -118,22 +118,25 @@ def merge(options: argparse.Namespace) -> int:
     report = merge_shards(files, run_dir, Path.cwd(), sys.argv[1:])
     report = write_report(report, run_dir, os.environ.get("GITHUB_STEP_SUMMARY"))
     gates = [gate.model_dump(mode="json") for gate in report.gates]
-    lines = _end_of_run(report, run_dir)
-    tell(options, {"report": str(run_dir), "verdict": report.verdict, "gates": gates}, lines)
+    document = {"report": str(run_dir), "verdict": report.verdict, "gates": gates}
+    tell(options, document, _end_of_merge(report, run_dir, files))
     return exit_code(0, report.verdict, False, bool(report.failed_parts))
 
 
-def _end_of_run(report: Report, run_dir: Path) -> Iterator[str]:
-    """What a run ends with, rendered only where it is printed."""
-    for line, _ in (*summary_lines(report, str(run_dir)), *decision_lines(report)):
-        yield line
+def _end_of_merge(report: Report, run_dir: Path, files: Sequence[Path]) -> Iterator[str]:
+    """Summary, how each shard gets what it lacks, and the decision, rendered only where they are printed."""
+    yield from (line for line, _ in summary_lines(report, str(run_dir)))
+    for shard in map(load_report, files if is_resumable(report) and not by_another_judge(report) else ()):
+        if is_resumable(shard) and (step := next_step(shard)) is not None:
+            yield f"shard {shard.run.config.shard} lacks measurements; where it ran, {plain(step.why)}"
+            yield f"  {step.command}"
+    yield from (line for line, _ in decision_lines(report))
 
 
 def report(options: argparse.Namespace) -> int:
     """Write the page of each report, or one page that compares several; make up for what failed in a run directory."""
     paths, output = find_reports(options.paths), options.output
-    failed: list[FailedPart] = []
-    written: list[Path] = []
+    failed, written = list[FailedPart](), list[Path]()
     if output is not None and output.suffix == ".html" and len(paths) > 1:
         write_page(output, compare_page([open_report(path, options.protocols) for path in paths]))
         written.append(output)
@@ -214,8 +217,7 @@ def find_reports(paths: Sequence[Path]) -> list[Path]:
 
 def one_report(path: Path) -> tuple[Path, Report]:
     """The one report that a path names, and its file. Raises `ConfigError` where it names several."""
-    paths = find_reports([path])
-    if len(paths) > 1:
+    if len(paths := find_reports([path])) > 1:
         raise ConfigError(f"{path}: {len(paths)} runs are in it; name one of them")
     return paths[0], open_report(paths[0], ())
 

@@ -181,15 +181,13 @@ def _notes(
             )
         elif missing := sum(len(sheet.header.questions) - len(export.answers.get(key, {})) for key in sheet.by_key):
             notes.append(f"{rater.name} left {missing} questions open: not labelled")
-    doubted = sum(CANNOT_TELL in given.values() for found in disputes.values() for given in found.values())
-    if doubted:
+    if doubted := sum(CANNOT_TELL in given.values() for found in disputes.values() for given in found.values()):
         notes.append(f"{doubted} answers differ because a rater cannot tell where another can: for the adjudicator")
     found = grouped((name, _words(settled.get(key, {}).get(name))) for key, given in disputes.items() for name in given)
     for question, own in found.items() if settled else ():
         said = ", ".join(f"{n} {what}" for what, n in sorted(Counter(own).items()))
         notes.append(f"adjudicated: {question}, {len(own)} that differ: {said}")
-    needless = sum(name not in disputes.get(key, {}) for key, answers in settled.items() for name in answers)
-    if needless:
+    if needless := sum(name not in disputes.get(key, {}) for key, answers in settled.items() for name in answers):
         notes.append(f"{needless} adjudicated answers left out: the raters do not differ on them")
     return notes
 

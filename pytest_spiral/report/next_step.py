@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -81,6 +81,9 @@ def next_step(report: Report) -> NextCommand | None:
         return NextCommand("make the missing parts of the report again:", f"pytest-spiral report {folder}")
     if (step := by_another_judge(report)) is not None:
         return step
+    if run.argv[0] == "merge" and is_resumable(report):
+        why = "resume each shard that lacks something, by the command in its own report, then merge again:"
+        return NextCommand(why, plain(shlex.join(["pytest-spiral", *run.argv])))
     if not run.config.model or run.argv[0] == "merge":
         return NextCommand(_READ, f"pytest-spiral report {folder}")
     if shard := run.config.shard:
@@ -127,11 +130,10 @@ def by_another_judge(report: Report) -> NextCommand | None:
     return judge_again(report, failing) if failing or is_void else None
 
 
-def judge_again(report: Report, failing: Collection[str] = ()) -> NextCommand:
+def judge_again(report: Report, failing: Set[str] = frozenset()) -> NextCommand:
     """Have held conversations judged. failing: judges to replace, by the names in judgements; all where it is empty."""
     config = report.run.config
-    judges = [one for one in config.models if one.role == "judge"]
-    kept = [one.spec for one in judges if failing and not {one.spec, one.model_id} & {*failing}]
+    kept = [m.spec for m in config.models if failing and m.role == "judge" and not failing & {m.spec, m.model_id}]
     own = {"replay": run_directory(report), "redo_judging": True, "judge_model": (*kept, "NAME")}
     values = {**config.model_dump(), **dict.fromkeys(_OF_HOLDING), **own}
     # From the configuration, as merged shards have no command line.

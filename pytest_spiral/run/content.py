@@ -131,8 +131,7 @@ class Content:
         if self.settings.system_prompt is None:
             return None
         path = self.folder / self.settings.system_prompt
-        system = read_text(path).strip()
-        if not system:
+        if not (system := read_text(path).strip()):
             raise ConfigError(f"{path}: the system prompt is empty; write one, or leave --system-prompt out")
         return system
 

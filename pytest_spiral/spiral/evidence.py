@@ -156,8 +156,7 @@ def _readings(quote: str, limits: _Elided) -> Iterator[tuple[Sequence[str], Evid
     """Ways to read a quote: the pieces to look for, the class they make, and whether in text without list marks."""
     plain, unlisted = _fold(quote)[0], _fold(_unlisted(quote))[0]
     for text, without in ((plain, False), (unlisted, True)):
-        whole = text.strip(_EDGES)
-        if whole:
+        if whole := text.strip(_EDGES):
             yield (whole,), "normalised", without
     for text, without in ((plain, False), (unlisted, True)):
         pieces = [piece for part in _ELLIPSIS.split(text) if (piece := part.strip(_EDGES))]

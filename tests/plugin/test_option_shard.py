@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -208,8 +209,10 @@ def test_overlapping_shards_are_refused(shards: list[Path], capsys: pytest.Captu
     assert "is in another shard as well" in capsys.readouterr().err
 
 
-def test_what_a_shard_lacks_is_missing_in_the_whole(project: Project, shards: list[Path]) -> None:
-    """Instrument failures of a shard stay what they are: no verdict."""
+def test_what_a_shard_lacks_is_missing_in_the_whole(
+    project: Project, shards: list[Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Instrument failures of a shard stay what they are: no verdict. Its command resumes it, the last line merges."""
     file = shards[0] / "report.json"
     report = json.loads(file.read_text())
     lost = {"status": "instrument_failed", "reason": {"code": "timeout", "detail": ""}, "output": None, "points": {}}
@@ -217,9 +220,19 @@ def test_what_a_shard_lacks_is_missing_in_the_whole(project: Project, shards: li
         item |= {**lost, "score": None, "useful_bounded": None, "recoverable": None, "answer": None, "checks": None}
     file.write_text(json.dumps(report))
 
+    monkeypatch.setattr("sys.argv", ["pytest-spiral", "merge", *map(str, shards)])
     assert main(["merge", *map(str, shards)]) == 11
+    lines = capsys.readouterr().out.splitlines()
 
     assert project.report("merged")["verdict"] == "incomplete"
+    (at,) = (number for number, line in enumerate(lines) if line.startswith("shard "))
+    assert lines[at].startswith(
+        "shard 1/3 lacks measurements; where it ran, resume, which asks again for what is missing"
+    )
+    resumed = project.pytest(*shlex.split(lines[at + 1])[1:])
+    assert resumed.ret == 0
+    assert lines[-1] == f"  {shlex.join(['pytest-spiral', 'merge', *map(str, shards)])}"
+    assert main(shlex.split(lines[-1])[1:]) == 0
 
 
 @pytest.mark.parametrize(("units", "n"), [(0, 3), (2, 3), (10, 3), (150, 7)])
