@@ -15,6 +15,7 @@ from pytest_spiral.stats import Clusters, ClusterUnit, Tally, pair
 NUMBERS = {
     "adjusted_interval",
     "binomial_tail",
+    "corrected_rate",
     "expanded",
     "hits_needed",
     "independent_difference",
