@@ -116,7 +116,7 @@ def _resume(report: Report, run_id: str) -> NextCommand | None:
 
 
 def by_another_judge(report: Report) -> NextCommand | None:
-    """How to get what a run lacks if that is judgements alone, and resuming gets none: by a judge in place of NAME.
+    """How to get what a run lacks if that is judgements alone, and resuming gets none: by a judge put for NAME.
 
     That is where a judge refuses requests, gives no readable reply, or its judgements mean nothing.
     """
@@ -138,7 +138,7 @@ def judge_again(report: Report, failing: Set[str] = frozenset()) -> NextCommand:
     values = {**config.model_dump(), **dict.fromkeys(_OF_HOLDING), **own}
     # From the configuration, as merged shards have no command line.
     words = (word for option in OPTIONS for word in _words(option, values.get(option.key)))
-    why = "judge the same conversations by another judge, in place of NAME:"
+    why = "judge the same conversations by another judge, whose name replaces NAME:"
     return NextCommand(why, plain(shlex.join(["pytest", *words])))
 
 

@@ -150,7 +150,7 @@ def test_after_a_judge_that_is_none(project: Project, serve: Serve, bad: str, sa
     command = last(failed.outlines)
     judged = pasted(project, command.replace("NAME", "good"))
 
-    failed.stdout.fnmatch_lines([says, "next: judge the same conversations by another judge*"])
+    failed.stdout.fnmatch_lines([says, "next: judge the same conversations by another judge, whose name replaces*"])
     assert (failed.ret, judged.ret, len(model.requests)) == (11, 0, held)
     assert f"--judge-model={bad}" not in command
     assert {*project.report()["spiral"]["scores"][0]["judges"]["per_judge"]} == {"good", "dry/lexical"}
