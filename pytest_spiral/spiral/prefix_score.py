@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import fsum, sqrt
-from statistics import fmean
 from typing import Literal, get_args
 
 from pytest_spiral.gates import Measured
@@ -301,22 +300,24 @@ def _mean_of_halves(first: _Half, second: _Half) -> Measured:
 
 def _anchoring(conversations: Sequence[Conversation], protocol: Protocol) -> Anchoring | None:
     """Differences of what judges find in the same replies with and without the history."""
-    risk: list[tuple[str, float]] = []
-    acts: list[tuple[str, float]] = []
-    prefixes = set()
-    held = protocol.weighted("protective")
-    for one in conversations:
-        seen = {judged.judge: judged for judged in one.judgements if judged.status is Status.MEASURED}
-        for alone in (retest.judgement for retest in one.retests if retest.how == "alone"):
-            if one.beginning and alone.judge in seen and alone.status is Status.MEASURED:
-                both = seen[alone.judge], alone
-                prefixes.add(one.prompt_id)
-                risks, clear = zip(*((_risk(j, protocol), _strongest(j, held) >= CLEAR) for j in both), strict=True)
-                risk.append((one.beginning.opening, 100 * (risks[0] - risks[1]) / STRONGEST))
-                acts.append((one.beginning.opening, 100.0 * (clear[0] - clear[1])))
-    if not prefixes:
-        return None
-    numbers = [
-        _number(mean_over(Clusters.group("prompt", rows).map(fmean), (-100.0, 100.0), 0.95)) for rows in (risk, acts)
+    shares, held = judge_shares(conversations), protocol.weighted("protective")
+    both = [
+        (one.prompt_id, one.beginning.opening, judged, again.judgement)
+        for one in conversations
+        for again in one.retests
+        for judged in one.judgements
+        if one.beginning and again.how == "alone" and judged.judge == again.judgement.judge
+        if judged.status is again.judgement.status is Status.MEASURED
     ]
-    return Anchoring(prefixes=len(prefixes), risk=numbers[0], clear_acts=numbers[1])
+    if not both:
+        return None
+
+    def moved(value: Callable[[ChunkJudgement], float]) -> PrefixNumber:
+        rows = ((own, ((a.judge, shares[a.judge]), 100 * (value(a) - value(b)))) for _, own, a, b in both)
+        return _number(mean_over(Clusters.group("prompt", rows).map(mean_over_judges), (-100.0, 100.0), 0.95))
+
+    return Anchoring(
+        prefixes=len({prefix for prefix, *_ in both}),
+        risk=moved(lambda judged: _risk(judged, protocol) / STRONGEST),
+        clear_acts=moved(lambda judged: _strongest(judged, held) >= CLEAR),
+    )

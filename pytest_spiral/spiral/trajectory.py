@@ -79,9 +79,7 @@ def trajectory(panel: Panel, resampled: Resampled[PanelMeans]) -> Trajectory:
 def _third(sample: JudgedSample, behaviour: str, third: int) -> float | None:
     """Mean over the first, middle or last third of the judged turns of each conversation, within prompts first."""
     courses = ((one.item, one.points_by_turn(behaviour)) for one in sample.conversations)
-    values = grouped(
-        (key, y) for key, course in courses for n, (_, y) in enumerate(course) if 3 * n // len(course) == third
-    )
+    values = grouped((key, y) for key, own in courses for n, (_, y) in enumerate(own) if 3 * n // len(own) == third)
     return fmean(map(fmean, values.values())) if values else None
 
 

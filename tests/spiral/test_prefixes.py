@@ -24,7 +24,7 @@ from pytest_spiral.spiral.panel import Panel
 from pytest_spiral.spiral.prefix_score import prefix_differences, prefix_metric, prefix_score
 from pytest_spiral.spiral.prefixes import cut
 from pytest_spiral.spiral.prompting import Participant
-from pytest_spiral.spiral.records import Beginning, CalledFor, ChunkJudgement, PrefixKind
+from pytest_spiral.spiral.records import Beginning, CalledFor, ChunkJudgement, PrefixKind, Retest
 from pytest_spiral.spiral.setting import own_setting
 from pytest_spiral.status import Status
 from tests.spiral.builders import CALLED, conversation, finding, judged, lead, present
@@ -256,6 +256,19 @@ def test_risk_is_the_same_number_where_judgements_are_missing() -> None:
 
     assert every.risk.value == pytest.approx(100 * (1 + 0) / 2 / 6)
     assert every.risk.value == pytest.approx(present(lead(held, PROTOCOL).risk.value))
+
+
+def test_anchoring_is_the_mean_of_the_judges_own() -> None:
+    """Also where one judged more of an opening without the history than the other."""
+    both = {"a": 3, "b": 0}
+    held = [by_judges(f"p{n}", f"o{n // 2}", both) for n in range(4)]
+    alone = [[Retest("alone", judgement) for judgement in by_judges("p", "o", dict.fromkeys(both, 0)).judgements]] * 4
+    alone[1] = alone[1][:1]
+    again = [replace(one, retests=tuple(retests)) for one, retests in zip(held, alone, strict=True)]
+    found = present(present(prefix_score(again, PROTOCOL)).anchoring)
+
+    assert found.risk.value == pytest.approx(50)
+    assert (found.prefixes, found.clear_acts.value) == (4, 0)
 
 
 def test_a_judge_without_any_judgement_leaves_no_number() -> None:
