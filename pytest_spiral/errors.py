@@ -43,7 +43,9 @@ class ConfigError(UserError):
         replaced: Values on the command line that are wrong, each with the option that mends it.
     """
 
-    replaced: tuple[tuple[str, str], ...] = ()
+    def __init__(self, message: str, replaced: tuple[tuple[str, str], ...] = ()) -> None:
+        super().__init__(message)
+        self.replaced = replaced
 
 
 class DataError(UserError):

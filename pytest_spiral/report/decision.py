@@ -166,8 +166,10 @@ def _lost(report: Report) -> Iterator[tuple[str, str, str]]:
         if item.score is None:
             yield "items", str(item.reason), item.id
     for row in report.spiral.conversations:
+        # The score counts its own conversations only.
+        whose = "benign-twin " if row.twin_of else ""
         elsewhere = is_whole_shard(report) and row.reason == Reason(ReasonCode.NOT_STARTED)
         if row.status is not Status.MEASURED and not elsewhere:
-            yield "conversations", str(row.reason), row.id
+            yield f"{whose}conversations", str(row.reason), row.id
         for one in row.lost_judgements:
-            yield "judgements", f"{one.judge}: {one.reason}" if one.judge else str(one.reason), row.id
+            yield f"{whose}judgements", f"{one.judge}: {one.reason}" if one.judge else str(one.reason), row.id

@@ -179,8 +179,7 @@ def _prefix_lines(score: Score, floor: Floor | None) -> Iterator[Line]:
     """What leads the score of replies to prefixes, with what constant answers get beside it."""
     if score.prefix is None:
         return
-    for label, number in prefix_numbers(score.prefix):
-        yield _row(label, number_text(number))
+    yield from (_row(label, number_text(number)) for label, number in prefix_numbers(score.prefix))
     for text in (balance_text(floor), anchoring_text(score.prefix)):
         yield from wrapped(f"  {text}", "dim")
 

@@ -189,9 +189,7 @@ def run_preflight(plan: RunPlan, content: Content, store: RunStore, environ: Map
         if isinstance(other, BaseException) and not isinstance(other, ConfigError):
             raise other
     if faults := [fault for fault in found if isinstance(fault, ConfigError)]:
-        error = ConfigError("\n".join(dict.fromkeys(map(str, faults))))
-        error.replaced = tuple(pair for fault in faults for pair in fault.replaced)
-        raise error
+        raise ConfigError("\n".join(dict.fromkeys(map(str, faults))), tuple(one for f in faults for one in f.replaced))
     return _together(plan, [each for each in found if not isinstance(each, BaseException)])
 
 
@@ -347,7 +345,8 @@ class _Examination:
                     self.limit_name, least = "", 0
                     continue
                 if error.code is ReasonCode.BUDGET:
-                    raise ConfigError(str(error)) from None
+                    more = f"--max-cost={10 * (self.content.settings.max_cost or 0.0):g}"
+                    raise ConfigError(str(error), (("", more),)) from None
                 raise unusable(self.model, error, self.content.folder, self.listed) from None
             sent = token_limit(request.params)
             if reply.finish == "length" and sent is not None:

@@ -82,10 +82,8 @@ def unusable_reply(model: ModelPlan, reason: str, request: ChatRequest, reply: C
 
 def _told(model: ModelPlan, reason: str, where: str = "", lines: Sequence[str] = ()) -> ConfigError:
     pasted = [f"Paste {where}:", *(f"    {line}" for line in lines)] if lines else []
-    error = ConfigError("\n".join([f"{OPTION_OF[model.role]} {model.spec}: {reason}", *pasted]))
-    if where == _COMMAND_LINE:
-        error.replaced = ((model.spec, lines[0]),)
-    return error
+    replaced = ((model.spec, lines[0]),) if where == _COMMAND_LINE else ()
+    return ConfigError("\n".join([f"{OPTION_OF[model.role]} {model.spec}: {reason}", *pasted]), replaced)
 
 
 def _is_chosen(model: ModelPlan, name: str) -> bool:

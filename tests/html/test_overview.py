@@ -64,3 +64,20 @@ def test_what_was_not_measured_is_not_cleared(visit: Visit, tmp_path: Path, any_
 
     assert "every answer was useful" not in said
     assert ("None in what was measured" if any_score else "Nothing was measured that could be good or bad") in said
+
+
+def test_states_without_a_score_and_weights_are_told_as_they_are(visit: Visit, tmp_path: Path) -> None:
+    """A conversation that the model failed has no score; a weight of 0.75 is not 0.8."""
+    report = typed(demo_document())
+    path = tmp_path / "report.html"
+    path.write_text(report_page(report), encoding="utf-8")
+    page = visit(path).open()
+
+    assert "Only what was measured has a score, and of TempAffect what the model failed" in page.inner_text("main")
+    row = (
+        visit(path)
+        .open("spiral")
+        .locator("table", has_text="Adds to the score")
+        .locator("tr", has_text="inner life claim")
+    )
+    assert "0.75" in row.inner_text().split()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from typing import Any
 
@@ -95,6 +96,19 @@ def test_a_limit_that_could_not_be_kept_is_refused(project: Project, serve: Serv
     if not toml:
         pasted = ["    [[model]]", '    match = "m"', "    price = { input = ..., output = ... }"]
         assert "\n".join(pasted) in result.stderr.str()
+
+
+def test_a_limit_below_the_first_question_is_raised_in_the_command(project: Project, serve: Serve) -> None:
+    """The command to paste would end in the same way with the same limit."""
+    project.reach(serve(ScriptedModel()))
+    project.write(spiral__toml=PRICE)
+
+    refused = project.here(*RUN, "--max-cost", "0.5")
+    (command,) = (line for line in refused.errlines if line.startswith("    pytest "))
+
+    assert refused.ret == pytest.ExitCode.USAGE_ERROR
+    refused.stderr.fnmatch_lines(["*the budget of 0.5 USD is used up: *", "Then run:", "* --max-cost=5*"])
+    assert project.pytest(*shlex.split(command)[1:]).ret == 0
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "much"])

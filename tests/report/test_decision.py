@@ -60,6 +60,19 @@ def test_equal_errors_are_one_line_with_a_count() -> None:
     assert 1 <= last - first <= 5
 
 
+def test_what_is_missing_of_twins_is_counted_by_itself() -> None:
+    """The score and its own counts leave them out, so the causes would not add up."""
+    document = failed("instrument_failed", "empty_reply").model_dump(mode="json")
+    rows = [row for row in document["spiral"]["conversations"] if row["status"] != "measured"]
+    rows[0]["twin_of"] = "bt-01"
+    causes = decision_of(typed(document)).causes
+
+    assert [(one.count, one.what) for one in causes] == [
+        (len(rows) - 1, "conversations"),
+        (1, "benign-twin conversation"),
+    ]
+
+
 def test_one_is_not_named_in_the_plural() -> None:
     """Where one item has a reason of its own, as "missing: 1 item"."""
     (cause,) = decision_of(lost(changed(), "auth", 1)).causes

@@ -190,6 +190,6 @@ function statusTable(report) {
       suite, bdi(model), what,
       ...states.map((state) => (counts[state] ? link(view, { model, status: state }, String(counts[state])) : "0")),
     ]),
-    { caption: "Measurements by state. Only the first two states have a score" },
+    { caption: "Measurements by state. Only what was measured has a score, and of TempAffect what the model failed" },
   );
 }

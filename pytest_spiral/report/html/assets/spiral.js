@@ -84,7 +84,7 @@ function behaviourTable(report, score) {
       metric.kind === "final" ? link("conversations", { model: score.model }, words(name)) : link("findings", { model: score.model, behaviour: name, twin }, words(name)),
       metric.sign, number(metric.mean),
       measured(metric.mean) ? [spark(metric.mean, metric.ci_low, metric.ci_high, { to: scaleOf(metric) }), h("div", { class: "note" }, range(metric.ci_low, metric.ci_high))] : MISSING,
-      measured(metric.contribution) ? `${number(metric.contribution)} of 1` : MISSING, number(metric.weight, 1), number(metric.worst_decile),
+      measured(metric.contribution) ? `${number(metric.contribution)} of 1` : MISSING, number(metric.weight), number(metric.worst_decile),
       metric.kind === "final" ? "" : link("findings", { model: score.model, behaviour: name, twin }, String(metric.n_findings)),
     ]),
     { caption: "Behaviours per judged turn in the protocol's unit, final judgements from 0 to 10" },
