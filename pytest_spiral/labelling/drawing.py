@@ -14,16 +14,7 @@ from math import comb
 from pytest_spiral.chat import Message
 from pytest_spiral.grouping import grouped
 from pytest_spiral.hashing import digest_of_all
-from pytest_spiral.labelling.files import (
-    Drawn,
-    Inclusion,
-    ItemText,
-    Stratum,
-    bounded,
-    reply_id,
-    reply_text,
-    turn_id,
-)
+from pytest_spiral.labelling.files import Drawn, Inclusion, ItemText, Stratum, bounded, reply_id, reply_text, turn_id
 from pytest_spiral.labelling.reply_judge import disputed
 from pytest_spiral.report.model import ConversationRecord, Report
 from pytest_spiral.resources import naming_faults

@@ -15,15 +15,7 @@ from pydantic import Field
 from pytest_spiral.errors import ConfigError, DataError
 from pytest_spiral.hashing import digest
 from pytest_spiral.labelling.drawing import candidates, design_text, draw, replies_hash
-from pytest_spiral.labelling.files import (
-    TEMPAFFECT_QUESTIONS,
-    Drawn,
-    Heading,
-    ItemText,
-    Rater,
-    Sampling,
-    read_records,
-)
+from pytest_spiral.labelling.files import TEMPAFFECT_QUESTIONS, Drawn, Heading, ItemText, Rater, Sampling, read_records
 from pytest_spiral.labelling.wording import wording_hash
 from pytest_spiral.report.model import Report
 from pytest_spiral.settings import SuiteName

@@ -305,9 +305,8 @@ def calibration_lines(run: CalibrationResult, drift: Drift | None) -> Iterator[s
         cells = "".join(f"  {between(rate.value, rate.low, rate.high) if rate else '-':<20}" for rate in rates)
         verdict = standing(run.record, name)[0].replace("_", " ")
         yield f"{name:<34}{row.positives:>6}{row.negatives:>9}{cells}  {verdict}"
-    for lacking in dict.fromkeys(run.uncalibrated.values()):
-        names = ", ".join(name for name, reason in run.uncalibrated.items() if reason == lacking)
-        yield f"uncalibrated, {lacking}: {names}"
+    for lacking, names in grouped((reason, name) for name, reason in run.uncalibrated.items()).items():
+        yield f"uncalibrated, {lacking}: {', '.join(names)}"
     if run.kinds:
         alarms = ", ".join(f"{kind} {count.false_alarms} of {count.turns}" for kind, count in run.kinds.items())
         yield from ("", f"turns with a finding that the labels do not have: {alarms}")

@@ -103,7 +103,8 @@ class RunController:
             from pytest_spiral.run.calibrate import calibrate
 
             labelled = self.content.calibration_labels()
-            self.measured.calibrated = calibrate(self.plan, self.content, self.store, self.environ, labelled)
+            found = calibrate(self.plan, self.content, self.store, self.environ, labelled)
+            self.measured.calibrated = {name: each.report(found.drift.get(name)) for name, each in found.judges.items()}
 
     def judge_anchors(self) -> None:
         """Have the judges label the anchors, before any conversation is judged. Raises `UserError`."""

@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_spiral.chat import Role
 from pytest_spiral.compare.recording import Recording
@@ -17,8 +16,9 @@ from pytest_spiral.models.dry import PREFIX as DRY_PREFIX
 from pytest_spiral.models.endpoint import host_of, is_loopback
 from pytest_spiral.models.parameters import local_models, unknown_fields
 from pytest_spiral.report.circumstances import text_hashes, versions
-from pytest_spiral.report.model import Anchors, RequestLimit, Run, RunConfig, Usage
+from pytest_spiral.report.model import Anchors, Report, RequestLimit, Run, RunConfig, Usage
 from pytest_spiral.report.model.floor import Floor
+from pytest_spiral.report.model.judges import CalibrationReport
 from pytest_spiral.report.model.run import EarlierVerdict, LimitChange, ModelConfig, Preflight, SpiralIntegrity
 from pytest_spiral.report.read import find_report
 from pytest_spiral.run.baseline import Gates
@@ -37,9 +37,6 @@ from pytest_spiral.tempaffect.self_check import SelfCheck, baselines
 from pytest_spiral.tempaffect.suite import lock
 from pytest_spiral.tempaffect.unit import ScenarioUnit
 
-if TYPE_CHECKING:
-    from pytest_spiral.run.calibrate import JudgeCalibrations
-
 _THIS_MACHINE = "this machine"
 _ACTORS: Mapping[Role, str] = {"evaluated": EVALUATED, "user": "simulated user", "judge": "judge"}
 
@@ -55,7 +52,7 @@ class Measurements:
     self_check: SelfCheck | None = None
     enforcement: dict[str, bool] = field(default_factory=dict)
     learned: tuple[Preflight, ...] = ()
-    calibrated: JudgeCalibrations | None = None
+    calibrated: Mapping[str, CalibrationReport] = field(default_factory=dict)
     anchors: Anchors | None = None
     moved: tuple[str, ...] = ()
     floor: Floor | None = None
@@ -131,7 +128,10 @@ def run_results(
     strategies = baselines(content.suite) if keys else {}
     conversations = _conversations(plan, content, measured, plan.of_suite("spiral"))
     cut = sum(cut_replies(own, content.spiral.protocol) for own in conversations.values())
-    decided = tuple(_decided_before(plan, gates))
+    earlier = _earlier(plan)
+    # Without a calibration of its own, a session has that of an earlier one: the judges are the same.
+    measured.calibrated = measured.calibrated or calibrations_of(earlier)
+    decided = tuple(_decided_before(earlier, plan, gates)) if earlier else ()
     told = (_told(each, settings.gate_policy) for each in decided)
     return RunResults(
         run=Run(
@@ -179,6 +179,11 @@ def _config(plan: RunPlan) -> RunConfig:
     return RunConfig.model_validate({**config, "model": [model.spec for model in plan.models], "models": models})
 
 
+def calibrations_of(report: Report | None) -> Mapping[str, CalibrationReport]:
+    """What a report tells of its judges' calibration, by judge; empty for none."""
+    return report.spiral.scores[0].judges.calibration or {} if report and report.spiral.scores else {}
+
+
 def _floor(plan: RunPlan, content: Content, measured: Measurements) -> Floor | None:
     """The floor of this run before its conversations are scored, or that of another run, None for none."""
     recording = content.recording
@@ -193,15 +198,17 @@ def _floor(plan: RunPlan, content: Content, measured: Measurements) -> Floor | N
     return measured.floor
 
 
-def _decided_before(plan: RunPlan, gates: Gates) -> Iterator[EarlierVerdict]:
-    """Verdicts of this run by other gates: whoever chooses gates when the numbers are known, chooses the verdict."""
+def _earlier(plan: RunPlan) -> Report | None:
+    """What an earlier session of this run has reported."""
     path = Path(plan.run_dir) / "report.json"
-    earlier = None
     # A damaged one is about to be replaced.
     with suppress(UserError):
-        earlier = find_report(path) if path.is_file() else None
-    if earlier is None:
-        return
+        return find_report(path) if path.is_file() else None
+    return None
+
+
+def _decided_before(earlier: Report, plan: RunPlan, gates: Gates) -> Iterator[EarlierVerdict]:
+    """Verdicts of this run by other gates: whoever chooses gates when the numbers are known, chooses the verdict."""
     yield from dict.fromkeys(earlier.run.decided_before)
     decided = tuple(dict.fromkeys(row.expr for row in earlier.gates))
     policy = earlier.run.config.gate_policy
@@ -316,16 +323,13 @@ def _spiral_integrity(plan: RunPlan, content: Content) -> SpiralIntegrity:
 
 def _spiral_context(plan: RunPlan, content: Content, measured: Measurements, traffic: Traffic) -> SpiralContext:
     actors = [(_ACTORS[model.role], model) for model in plan.everybody if model.role in _ACTORS]
-    made = measured.calibrated
-    calibrated = {name: found.report(made.drift.get(name)) for name, found in made.judges.items()} if made else {}
     # Why the conversations cannot be compared with those of the bundled suite.
-    foreign, anchors = content.spiral.foreign, measured.anchors
+    foreign, anchors, calibrated = content.spiral.foreign, measured.anchors, measured.calibrated
     if content.recording is not None:
         if not plan.judges and content.recording.report is not None:
             # Who judged the conversations judged these, and is as reliable as was found.
-            recorded = content.recording.report.spiral
-            anchors = recorded.anchors
-            calibrated = {**(recorded.scores[0].judges.calibration or {})} if recorded.scores else {}
+            anchors = content.recording.report.spiral.anchors
+            calibrated = calibrations_of(content.recording.report)
         foreign = "replayed: prompts, simulated user and, unless judged again, judges are those of the recording"
     return SpiralContext(
         protocol=content.spiral.protocol,

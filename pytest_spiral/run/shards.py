@@ -15,13 +15,14 @@ from pytest_spiral.differences import differences, listed
 from pytest_spiral.errors import ConfigError, DataError
 from pytest_spiral.evaluate.inputs import RunResults
 from pytest_spiral.evaluate.report import evaluate
+from pytest_spiral.grouping import grouped
 from pytest_spiral.report.model import Report, RequestLimit
 from pytest_spiral.report.read import load_report
 from pytest_spiral.run.baseline import load_gates
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.costs import merge_usage
 from pytest_spiral.run.plan import ModelPlan, RunPlan
-from pytest_spiral.run.results import Measurements, Traffic, run_results
+from pytest_spiral.run.results import Measurements, Traffic, calibrations_of, run_results
 from pytest_spiral.settings import OPTIONS, Settings
 from pytest_spiral.spiral.anchors import not_the_same
 from pytest_spiral.spiral.records import Conversation
@@ -177,6 +178,9 @@ def _measurements(plan: RunPlan, shards: Sequence[_Shard]) -> Measurements:
         measured.enforcement.update(shards[0].report.run.enforcement_verified)
     measured.learned = shards[0].report.run.preflight
     measured.anchors, *others = (shard.report.spiral.anchors for shard in shards)
+    found = grouped(pair for shard in shards for pair in calibrations_of(shard.report).items())
+    # A judge may decide no more than in the shard in which it may decide least.
+    measured.calibrated = {judge: min(each, key=lambda one: one.calibrated) for judge, each in found.items()}
     kept = shards[0].report.spiral.floor
     measured.floor = kept if kept and kept.reused else None
     moved = (not_the_same(measured.anchors, anchors, checks=len(others)) for anchors in others)
