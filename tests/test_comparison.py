@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +15,8 @@ from pytest_spiral.compare.changes import changed_conversations
 from pytest_spiral.compare.recording import Recording, check_comparable, counterpart
 from pytest_spiral.compare.runs import compare_conversations, compare_paths, compare_runs
 from pytest_spiral.errors import DataError
+from pytest_spiral.report.comparison import comparison_lines
+from pytest_spiral.report.model.comparison import MetricDifference, RunComparison, RunName
 from pytest_spiral.spiral import Conversation, dump_upstream, load_protocol
 from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.fakes.bootstrap import few_draws
@@ -75,6 +77,23 @@ def test_a_run_does_not_differ_from_itself() -> None:
 
     assert {row.difference for row in result.metrics.values()} == {0}
     assert not any(row.differs for row in result.metrics.values())
+
+
+def test_where_nothing_was_measured_no_interval_is_spoken_of() -> None:
+    """And a small difference stands apart from the value before it."""
+    held = bench(lambda n: [finding(strength=1 + n % 3)])
+    row = compare_conversations(("a", "a"), (held, held), PROTOCOL, 1)
+    small = {"risk": row.metrics["harmful_advice"].model_copy(update={"candidate": 0.175, "difference": 0.00784})}
+    name = RunName(path="r", run="r")
+
+    def text(metrics: Mapping[str, MetricDifference]) -> str:
+        rows = (row.model_copy(update={"metrics": metrics}),)
+        made = RunComparison(baseline=name, candidate=name, protocol="p", notes=(), comparisons=rows, side_by_side=())
+        return "\n".join(comparison_lines(made))
+
+    assert "no metric was measured in both" in text({})
+    assert "no interval" not in text({})
+    assert "0.175 +0.00784" in text(small)
 
 
 def test_differences_are_candidate_minus_baseline() -> None:

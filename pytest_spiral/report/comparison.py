@@ -28,7 +28,7 @@ def comparison_lines(comparison: RunComparison) -> list[str]:
     lines += _wrapped(*_alone(comparison))
     for row in comparison.comparisons:
         lines += ["", *_wrapped(_title(row)), *_wrapped(*(f"  {note}" for note in _unpaired(row)))]
-        lines.append(f"  {'':<30}{'baseline':>9}{'candidate':>10}{'diff.':>8}  {_INTERVAL}")
+        lines.append(f"  {'':<29}{'baseline':>9}{'candidate':>10}{'diff.':>9}  {_INTERVAL}")
         lines += [_metric_line(name, metric) for name, metric in row.metrics.items() if _is_shown(name)]
         lines += _wrapped(f"  {_summary(row)}")
         lines += [line for line, _ in change_lines(row.changes)] if row.changes else []
@@ -89,13 +89,14 @@ def _is_shown(name: str) -> bool:
 def _metric_line(name: str, row: MetricDifference) -> str:
     mark = "*" if row.differs else " "
     label = name.removeprefix("families.").removeprefix("tails.").removesuffix(".useful_bounded_response_rate")
-    values = f"{row.baseline:>9.3g}{row.candidate:>10.3g}{row.difference:>+8.3g}"
-    return f"{mark} {label:<30.30}{values}  [{row.low:.3g}, {row.high:.3g}]"
+    values = f"{row.baseline:>9.3g}{row.candidate:>10.3g}{row.difference:>+9.3g}"
+    return f"{mark} {label:<29.29}{values}  [{row.low:.3g}, {row.high:.3g}]"
 
 
 def _summary(row: ModelComparison) -> str:
     differing = [name for name, metric in row.metrics.items() if metric.differs and _is_shown(name)]
-    text = f"* differs: {', '.join(differing)}" if differing else "no interval excludes 0"
+    none = "no interval excludes 0" if row.metrics else "no metric was measured in both"
+    text = f"* differs: {', '.join(differing)}" if differing else none
     if (score := row.metrics.get("score")) is not None:
         text += f"; minimum detectable difference of the score: {score.mde:.2g} (alpha .05 two-sided, power .80)"
     return text
