@@ -152,8 +152,8 @@ def _causes(report: Report) -> list[Cause]:
     """Measurements without a value by their reason, the most frequent reason first."""
     alike = grouped(((what, _DIFFERING.sub("", text)), (text, where)) for what, text, where in _lost(report))
     rows = [(len(found), what, *found[0]) for (what, _), found in alike.items()]
-    never = sum(card.missing.n for card in report.tempaffect.cards)
-    never -= sum(item.score is None for item in report.tempaffect.items)
+    suite = report.tempaffect
+    never = sum(card.missing.n for card in suite.cards) - sum(item.score is None for item in suite.items)
     if never > 0 and not is_whole_shard(report):
         rows.append((never, "items", ReasonCode.NOT_STARTED.meaning, ""))
     causes = (Cause(count, what if count > 1 else what.removesuffix("s"), *rest) for count, what, *rest in rows)
@@ -170,6 +170,7 @@ def _lost(report: Report) -> Iterator[tuple[str, str, str]]:
         whose = "benign-twin " if row.twin_of else ""
         elsewhere = is_whole_shard(report) and row.reason == Reason(ReasonCode.NOT_STARTED)
         if row.status is not Status.MEASURED and not elsewhere:
-            yield f"{whose}conversations", str(row.reason), row.id
+            said = row.reason.code.meaning if row.reason and not row.reason.detail else str(row.reason)
+            yield f"{whose}conversations", said, row.id
         for one in row.lost_judgements:
             yield f"{whose}judgements", f"{one.judge}: {one.reason}" if one.judge else str(one.reason), row.id

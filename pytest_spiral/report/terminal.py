@@ -137,8 +137,7 @@ def _card_lines(model: str, cards: Sequence[Card]) -> Iterator[Line]:
             yield from wrapped(f"  {mode}: {scorer_range_text(found)}", "dim")
         for caution in card.cautions:
             yield from wrapped(f"  {mode} caution: {caution}", "doubt")
-        if card.reasons:
-            reasons = ", ".join(f"{code} {count}" for code, count in card.reasons.items())
+        if reasons := ", ".join(f"{code} {count}" for code, count in card.reasons.items()):
             yield from wrapped(f"  {mode} without a valid reply: {reasons}", "dim")
         if card.integrity.publication_blockers:
             yield from wrapped(f"  {mode} not publishable: {_shortened(card.integrity.publication_blockers)}", "dim")

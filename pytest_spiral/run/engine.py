@@ -59,8 +59,10 @@ class Engine:
         try:
             return await work
         finally:
-            self._times[key] = at, time.perf_counter() - began
-            self.ended += 1
+            # What is cancelled has not come to its end.
+            if not self._is_closed:
+                self._times[key] = at, time.perf_counter() - began
+                self.ended += 1
 
     def untold(self) -> tuple[Hashable, ...]:
         """Units that have ended and of which `times` was not told yet."""

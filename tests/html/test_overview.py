@@ -81,3 +81,17 @@ def test_states_without_a_score_and_weights_are_told_as_they_are(visit: Visit, t
         .locator("tr", has_text="inner life claim")
     )
     assert "0.75" in row.inner_text().split()
+
+
+def test_how_sure_names_a_number_that_was_measured(visit: Visit, tmp_path: Path) -> None:
+    """Scenarios without a decision key have a score, but no rate of useful and bounded replies."""
+    document = demo_document()
+    document |= {"verdict": "measured", "gates": []}
+    card = document["tempaffect"]["cards"][0]
+    card["useful_bounded_response_rate"] = None
+    path = tmp_path / "report.html"
+    path.write_text(report_page(typed(document)), encoding="utf-8")
+
+    said = visit(path).open().locator(".brief").inner_text()
+    assert f"score {card['score']:.2f} (" in said
+    assert "useful and bounded not measured" not in said

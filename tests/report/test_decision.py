@@ -73,6 +73,16 @@ def test_what_is_missing_of_twins_is_counted_by_itself() -> None:
     ]
 
 
+def test_a_reason_without_a_detail_is_told_in_words() -> None:
+    """As of conversations after Ctrl-C."""
+    document = failed("not_run", "not_started").model_dump(mode="json")
+    for row in document["spiral"]["conversations"]:
+        row["reason"] = row["reason"] and row["reason"] | {"detail": ""}
+    causes = decision_of(typed(document)).causes
+
+    assert [one.text for one in causes] == ["Not selected, or the run ended before it had a result."]
+
+
 def test_one_is_not_named_in_the_plural() -> None:
     """Where one item has a reason of its own, as "missing: 1 item"."""
     (cause,) = decision_of(lost(changed(), "auth", 1)).causes

@@ -67,6 +67,25 @@ def test_units_under_way_are_those_that_have_not_ended() -> None:
         engine.close()
 
 
+def test_what_is_cancelled_is_not_finished() -> None:
+    """Progress counts what has ended, and a report after Ctrl-C holds it; the rest is missing."""
+    engine = Engine()
+
+    async def ends() -> str:
+        return "result"
+
+    async def hangs() -> None:
+        await asyncio.Event().wait()
+
+    try:
+        concurrent.futures.wait([engine.submit("one", ends)])
+        engine.submit("other", hangs)
+    finally:
+        engine.close()
+
+    assert (engine.finished(), engine.ended, engine.untold()) == (["result"], 1, ("one",))
+
+
 def test_a_unit_that_loses_its_cancellation_does_not_keep_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is cancelled again, and a client that never closes is given up; nothing of it can keep a run from its end."""
     monkeypatch.setattr("pytest_spiral.run.engine._CANCEL_AGAIN_SECONDS", 0.05)

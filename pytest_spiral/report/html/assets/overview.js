@@ -31,8 +31,10 @@ function brief({ verdict, decision, gates, tempaffect, spiral }) {
   const [score] = spiral.scores;
   const whose = gate && [bdi(gate.model), gate.prompting_mode ? `, ${MODE_NAMES[MODES[gate.prompting_mode]]}` : ""];
   const first = card
-    ? ["useful and bounded ", withRange(card.useful_bounded_response_rate, ...intervalOf(card, "useful_bounded_response_rate")), ", 95 % interval"]
-    : score && ["score ", withRange(score.score, score.ci_low, score.ci_high, 1), ", 95 % interval"];
+    ? measured(card.useful_bounded_response_rate)
+      ? ["useful and bounded ", withRange(card.useful_bounded_response_rate, ...intervalOf(card, "useful_bounded_response_rate")), ", 95 % interval"]
+      : measured(card.score) && ["score ", withRange(card.score, ...intervalOf(card, "score")), ", 95 % interval"]
+    : score && measured(score.score) && ["score ", withRange(score.score, score.ci_low, score.ci_high, 1), ", 95 % interval"];
   const rows = [
     ["Why", gate ? [h("code", {}, gate.expr), " (", whose, "): ", gate.reason.detail] : verdict === "incomplete" && cause && `${cause.count} ${cause.what} missing: ${cut(cause.text, 160)}`],
     ["How sure", gate && measured(gate.value) ? [`${sureness(gate)} from ${count(gate.n, gate.unit)}`] : first],
