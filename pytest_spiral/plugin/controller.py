@@ -213,14 +213,13 @@ class Controller:
         plan, content, answers = self.run.plan, self.run.content, self.run.store.answers(self._replies)
         self._replies += len(answers)
         measured, runner = self.run.measured, self.execution.runner_in_use
-        finished = max(runner.engine.ended if runner else 0, len(measured.items) + len(measured.conversations))
         if self.units:
             if self._time_left is None:
                 self._time_left = TimeLeft(plan, content, self.units, self._began)
                 answers = self.run.store.answers(0)
             self._time_left.add(answers)
         ended = {*measured.items, *measured.conversations, *(runner.engine.untold() if runner else ())}
-        counts = finished, self.planned or None, self._replies
+        counts = len(ended), self.planned or None, self._replies
         return snapshot(plan, self.run.store, self._time_left, time.time(), ended, counts, self.pauses())
 
     @pytest.hookimpl(tryfirst=True)

@@ -59,10 +59,10 @@ class Engine:
         try:
             return await work
         finally:
-            # What is cancelled has not come to its end.
+            # What ends because it is cancelled has no result.
             if not self._is_closed:
                 self._times[key] = at, time.perf_counter() - began
-                self.ended += 1
+            self.ended += 1
 
     def untold(self) -> tuple[Hashable, ...]:
         """Units that have ended and of which `times` was not told yet."""
@@ -86,7 +86,7 @@ class Engine:
 
     def finished(self) -> list[Any]:
         """Results of the units that have come to their end and that nobody has waited for."""
-        ended = (each for each in self._futures.values() if each.done() and not each.cancelled())
+        ended = (future for key, future in self._futures.items() if key in self._times and future.done())
         return [each.result() for each in ended if each.exception() is None]
 
     def start(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:

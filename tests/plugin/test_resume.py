@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sqlite3
 from collections import Counter
@@ -168,7 +169,8 @@ def test_what_was_answered_before_ctrl_c_is_in_the_report(
 
     assert process.returncode == 2
     assert [item["status"] for item in project.items("r").values()] == ["measured"] * 74
-    assert "missing: 1 items: Not selected, or the run ended before it had a result." in " ".join(text.split())
+    assert json.loads((project.folder("r") / "progress.jsonl").read_text().splitlines()[-1])["finished"] == 74
+    assert "missing: 1 item: Not selected, or the run ended before it had a result." in " ".join(text.split())
 
 
 def test_a_run_that_died_before_its_first_reply_resumes(project: Project, serve: Serve) -> None:
