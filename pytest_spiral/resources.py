@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from pytest_spiral.errors import DataError, first_fault
-from pytest_spiral.strict_json import StrictJson
+from pytest_spiral.strict_json import JsonFault, StrictJson
 
 # About twice a file with a thousand conversations.
 MAX_FILE_BYTES = 256 * 2**20
@@ -77,6 +77,17 @@ def read_json(path: Path, *, strict: bool = False, make: Callable[[dict[str, obj
         raise DataError(f"{path}:{error.lineno}:{error.colno}: not valid JSON: {error.msg}") from None
     except (RecursionError, ValueError) as error:
         raise DataError(f"{path}: not usable JSON: {error}") from None
+
+
+def unique_keys(line: str, where: object) -> str:
+    """A line of JSON. Raises `DataError` for a key twice in one object, of which readers keep the last."""
+    # Of what is no JSON at all, its reader tells where.
+    with suppress(json.JSONDecodeError, RecursionError):
+        try:
+            StrictJson().loads(line)
+        except JsonFault as fault:
+            raise DataError(f"{where}: {fault}") from None
+    return line
 
 
 def read_toml(path: Path) -> dict[str, Any]:

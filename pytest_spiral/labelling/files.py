@@ -18,7 +18,7 @@ from pydantic import Field
 from pytest_spiral.errors import DataError
 from pytest_spiral.report.model.base import Record
 from pytest_spiral.report.model.corrected import Whose
-from pytest_spiral.resources import naming_faults, read_text
+from pytest_spiral.resources import naming_faults, read_text, unique_keys
 from pytest_spiral.settings import SuiteName
 from pytest_spiral.tables import Count
 from pytest_spiral.tempaffect.records import Item, Mode
@@ -256,12 +256,6 @@ def read_labels(path: Path) -> LabelFile:
     return LabelFile(header, tuple(items.values()))
 
 
-def labels_of_people(paths: Iterable[Path]) -> Path | None:
-    """The first of these label files with labels of turns that people gave; None for none. Raises `DataError`."""
-    headers = ((path, read_labels(path).header) for path in paths)
-    return next((path for path, header in headers if (header.suite, header.whose) == ("spiral", "people")), None)
-
-
 def read_records(path: Path, header: type[H], row: type[T]) -> tuple[H, list[T]]:
     """A JSONL file of a header and rows. Raises `DataError` naming file, line and key of the first fault."""
     lines = [(n, line) for n, line in enumerate(read_text(path).split("\n"), start=1) if line.strip()]
@@ -287,4 +281,4 @@ def answers_fault(suite: SuiteName, questions: Iterable[str], answers: Iterable[
 
 def _parsed(model: type[T], line: str, where: str) -> T:
     with naming_faults(where, "line", "; see docs/reference/label-files.md"):
-        return model.model_validate_json(line, strict=True)
+        return model.model_validate_json(unique_keys(line, where), strict=True)

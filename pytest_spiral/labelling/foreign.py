@@ -27,7 +27,7 @@ from pytest_spiral.labelling.files import (
     Strength,
     value_of,
 )
-from pytest_spiral.resources import naming_faults, read_text
+from pytest_spiral.resources import naming_faults, read_text, unique_keys
 from pytest_spiral.settings import DEFAULT_PROTOCOL, SuiteName
 from pytest_spiral.spiral.protocol import load_protocol
 from pytest_spiral.tables import Table, read_table
@@ -205,18 +205,12 @@ def _answer(suite: SuiteName, code: Code, value: str, where: str) -> LabelAnswer
 
 def _labelled(mapping: Mapped, header: Header, name: str, item: _Item) -> LabelledItem:
     texts = {key: item.about[key] for key in _TEXTS if key in item.about}
+    about = {"model": "", "cluster": name} | {key: value for key, value in item.about.items() if key not in _TEXTS}
     given = {rater.name: _combined(mapping, header, item, rater.name) for rater in header.raters}
-    return LabelledItem.model_validate(
-        {
-            "item": name,
-            "model": item.about.get("model", ""),
-            "mode": item.about.get("mode"),
-            "cluster": item.about.get("cluster", name),
-            "labels": {rater: answers for rater, answers in given.items() if answers},
-            "adjudicated": _combined(mapping, header, item, mapping.adjudicator),
-            "text": texts if "assistant" in texts else None,
-        }
-    )
+    labels = {rater: answers for rater, answers in given.items() if answers}
+    settled = _combined(mapping, header, item, mapping.adjudicator)
+    text = texts if "assistant" in texts else None
+    return LabelledItem.model_validate({"item": name, **about, "labels": labels, "adjudicated": settled, "text": text})
 
 
 def _combined(mapping: Mapped, header: Header, item: _Item, rater: str) -> dict[str, LabelAnswer]:
@@ -258,7 +252,7 @@ def _rows(path: Path) -> Iterator[tuple[int, _CsvRow]]:
 def _object(line: str, where: str) -> _CsvRow:
     """A flat JSON object with its values as CSV would hold them."""
     try:
-        row = _FLAT.validate_json(line, strict=True)
+        row = _FLAT.validate_json(unique_keys(line, where), strict=True)
     except ValidationError as error:
         damaged = error.errors()[0]["type"] == "json_invalid"
         fault = "not valid JSON" if damaged else "expected a JSON object of texts and numbers"

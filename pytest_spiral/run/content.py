@@ -110,11 +110,12 @@ class Content:
         Raises `DataError` for labels that cannot be read or do not fit the protocol.
         """
         # Only a calibration loads what it needs.
-        from pytest_spiral.labelling.files import labels_of_people
+        from pytest_spiral.labelling.files import read_labels
         from pytest_spiral.spiral.labels import load_labels
 
-        people = labels_of_people(self.folder / name for name in self.settings.labels)
-        return load_labels(people, self.spiral.protocol.behaviours)
+        headers = {path: read_labels(path).header for path in (self.folder / name for name in self.settings.labels)}
+        people = (path for path, header in headers.items() if (header.suite, header.whose) == ("spiral", "people"))
+        return load_labels(next(people, None), self.spiral.protocol.behaviours)
 
     @cached_property
     def recording(self) -> Recording | None:

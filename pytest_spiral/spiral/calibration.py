@@ -169,8 +169,7 @@ class CalibrationResult(Table):
         return CalibrationReport.model_validate({**own, **about, "behaviours": behaviours})
 
     def _with_standing(self, wanted: Standing) -> dict[str, str]:
-        standings = {name: standing(self.record, name) for name in self.record.behaviours}
-        return {name: reason for name, (found, reason) in standings.items() if found == wanted}
+        return {name: row.reason for name, row in self.report(None).behaviours.items() if row.standing == wanted}
 
 
 def record_of(judge: str, found: CalibrationReport) -> Calibration:

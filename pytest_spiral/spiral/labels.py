@@ -27,7 +27,7 @@ from pytest_spiral.errors import DataError
 from pytest_spiral.hashing import digest
 from pytest_spiral.labelling.files import EXTRA_STRATA, LabelledItem, Strength, begins_with, read_labels
 from pytest_spiral.report.model.judges import LabelledBy
-from pytest_spiral.resources import data_root, naming_faults, read_text
+from pytest_spiral.resources import data_root, naming_faults, read_text, unique_keys
 from pytest_spiral.spiral.agreement import strengths
 from pytest_spiral.spiral.chunks import Chunk, Exchange
 from pytest_spiral.spiral.records import behaviour_name
@@ -281,7 +281,7 @@ def _from_lines(path: Path, behaviours: Sequence[str]) -> LabelledSet:
             _check(_names(header), behaviours, f"{where}: labelled")
             continue
         with naming_faults(where, "line", "; see docs/how-to/calibrate-a-judge.md"):
-            row = _Row.model_validate_json(line)
+            row = _Row.model_validate_json(unique_keys(line, where))
         if row.id in turns:
             raise DataError(f"{where}: id: {row.id!r} is there twice")
         if len(turns) >= MAX_TURNS:

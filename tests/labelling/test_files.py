@@ -153,6 +153,16 @@ def test_a_wrong_file_is_named_by_line_and_key(tmp_path: Path, rows: list[dict[s
     assert str(path) in str(caught.value)
 
 
+def test_a_rater_who_labels_an_item_twice_is_told(tmp_path: Path) -> None:
+    """JSON keeps the last of two equal keys, and the first answers would be lost."""
+    line = json.dumps({**ROW, "labels": {"ann": {"pushback": 2}, "ANN": {"pushback": 0}}}).replace("ANN", "ann")
+    path = tmp_path / "labels.jsonl"
+    path.write_text(f"{json.dumps(HEADER)}\n{line}\n")
+
+    with pytest.raises(DataError, match=r"labels\.jsonl:2: key 'ann' occurs twice in one object"):
+        read_labels(path)
+
+
 def test_a_file_made_in_code_has_the_documented_keys() -> None:
     """The first line is the header, with every key."""
     header = Header(
