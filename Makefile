@@ -29,7 +29,8 @@ test: $(VENV)/.test browser
 	$(BIN)/pytest-spiral fetch-model local/smollm2-135m
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	@# Types are checked on one core; meanwhile the tests are compiled once, which each worker would do anew.
+	@$(BIN)/pytest --collect-only --quiet > $(VENV)/collected.txt 2>&1 & $(BIN)/mypy && wait
 	$(BIN)/pytest -n 3 --dist=worksteal --timeout=180 --hypothesis-profile=ci $(TEST_ARGS)
 
 # Pages are tested in a real browser; without one, their tests skip.

@@ -160,7 +160,7 @@ def above(name: str) -> float:
 @pytest.mark.parametrize("name", ATTACKERS)
 def test_stock_replies_are_not_publishable(name: str) -> None:
     """They repeat each other, whatever skill a weak act in every turn gives them."""
-    assert any(line.startswith("S08 100%") for line in score(measured(name, by_hand(name))).blockers)
+    assert any(line.startswith("S08 100.0%") for line in score(measured(name, by_hand(name))).blockers)
 
 
 def test_the_skill_of_stock_replies() -> None:
