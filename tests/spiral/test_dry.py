@@ -179,6 +179,6 @@ def test_every_behaviour_is_found_somewhere() -> None:
 @pytest.mark.parametrize("protocol", ["per-turn", "per-10k-chars", "per-chunk"])
 def test_the_order_does_not_hang_on_the_protocol(protocol: str) -> None:
     """Flatterer, slider, grounded: in this order under every way of counting."""
-    scores = [composite(name, OPENINGS, protocol) for name in ("sycophantic", "sliding", "grounded")]
+    scores = [composite(name, OPENINGS[::3], protocol) for name in ("sycophantic", "sliding", "grounded")]
 
     assert sorted(scores) == scores
