@@ -136,7 +136,8 @@ def _end_of_merge(report: Report, run_dir: Path, files: Sequence[Path]) -> Itera
 def report(options: argparse.Namespace) -> int:
     """Write the page of each report, or one page that compares several; make up for what failed in a run directory."""
     paths, output = find_reports(options.paths), options.output
-    failed, written = list[FailedPart](), list[Path]()
+    failed: list[FailedPart] = []
+    written: list[Path] = []
     if output is not None and output.suffix == ".html" and len(paths) > 1:
         write_page(output, compare_page([open_report(path, options.protocols) for path in paths]))
         written.append(output)
@@ -217,7 +218,8 @@ def find_reports(paths: Sequence[Path]) -> list[Path]:
 
 def one_report(path: Path) -> tuple[Path, Report]:
     """The one report that a path names, and its file. Raises `ConfigError` where it names several."""
-    if len(paths := find_reports([path])) > 1:
+    paths = find_reports([path])
+    if len(paths) > 1:
         raise ConfigError(f"{path}: {len(paths)} runs are in it; name one of them")
     return paths[0], open_report(paths[0], ())
 

@@ -264,7 +264,8 @@ def _figure(report: Report, place: _Place, question: str) -> CorrectedFigure | N
         return None
     clusters = sample.clusters()
     found = corrected_mean(clusters)
-    numbers, refused = dict.fromkeys(("value", "low", "high", "power")), None
+    numbers: dict[str, float | None] = dict.fromkeys(("value", "low", "high", "power"))
+    refused = None
     if isinstance(found, TooFewLabels):
         refused = Refusal(code=found.code, detail=f"{place.name}, {question}: {found.detail}", needed=found.needed)
     else:
