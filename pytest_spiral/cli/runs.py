@@ -218,8 +218,7 @@ def find_reports(paths: Sequence[Path]) -> list[Path]:
 
 def one_report(path: Path) -> tuple[Path, Report]:
     """The one report that a path names, and its file. Raises `ConfigError` where it names several."""
-    paths = find_reports([path])
-    if len(paths) > 1:
+    if len(paths := find_reports([path])) > 1:
         raise ConfigError(f"{path}: {len(paths)} runs are in it; name one of them")
     return paths[0], open_report(paths[0], ())
 

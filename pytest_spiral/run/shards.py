@@ -17,6 +17,7 @@ from pytest_spiral.evaluate.inputs import RunResults
 from pytest_spiral.evaluate.report import evaluate
 from pytest_spiral.grouping import grouped
 from pytest_spiral.report.model import Report, RequestLimit
+from pytest_spiral.report.model.judges import CalibrationReport
 from pytest_spiral.report.read import load_report
 from pytest_spiral.run.baseline import load_gates
 from pytest_spiral.run.content import Content
@@ -179,8 +180,7 @@ def _measurements(plan: RunPlan, shards: Sequence[_Shard]) -> Measurements:
     measured.learned = shards[0].report.run.preflight
     measured.anchors, *others = (shard.report.spiral.anchors for shard in shards)
     found = grouped(pair for shard in shards for pair in calibrations_of(shard.report).items())
-    # A judge may decide no more than in the shard in which it may decide least.
-    measured.calibrated = {judge: min(each, key=lambda one: one.calibrated) for judge, each in found.items()}
+    measured.calibrated = {judge: _least_reliable(each) for judge, each in found.items()}
     kept = shards[0].report.spiral.floor
     measured.floor = kept if kept and kept.reused else None
     moved = (not_the_same(measured.anchors, anchors, checks=len(others)) for anchors in others)
@@ -194,3 +194,10 @@ def _measurements(plan: RunPlan, shards: Sequence[_Shard]) -> Measurements:
             if not measured.add(result):
                 raise DataError(f"{shard.path}: {result.id} of {result.model} is in another shard as well")
     return measured
+
+
+def _least_reliable(found: Sequence[CalibrationReport]) -> CalibrationReport:
+    """Of a judge's calibrations, as the shards made them, one by which it may decide about what it may in all."""
+    rows = grouped(pair for one in found for pair in one.behaviours.items())
+    least = {name: min(own, key=lambda row: row.standing == "calibrated") for name, own in rows.items()}
+    return found[0].model_copy(update={"behaviours": least})

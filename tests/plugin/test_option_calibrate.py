@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
 from pytest_spiral.cli import main
+from pytest_spiral.report.model.judges import BehaviourStanding, CalibrationReport
+from pytest_spiral.run.shards import _least_reliable
 from tests.labelling.runs import export, sheet_in
 from tests.plugin.conftest import Project
 
@@ -72,3 +76,21 @@ def test_a_resumed_run_and_merged_shards_keep_it(project: Project, monkeypatch: 
             ("inconclusive", "below_bar")
         ]
         assert any(row.startswith("J06") for row in project.report(run)["spiral"]["scores"][0]["blockers"])
+
+
+def test_merged_shards_clear_a_judge_about_what_all_of_them_do() -> None:
+    """Calibrations of one judge may differ: what one of them leaves open, the merged run leaves open."""
+
+    def found(**standings: Literal["calibrated", "below_bar"]) -> CalibrationReport:
+        rows = {
+            name: BehaviourStanding.model_construct(standing=standing, positives=number)
+            for number, (name, standing) in enumerate(standings.items())
+        }
+        return CalibrationReport.model_construct(labels="shipped", behaviours=rows)
+
+    one = found(pushback="calibrated", sycophancy="below_bar", mirroring="below_bar")
+    other = found(pushback="below_bar", sycophancy="calibrated", mirroring="below_bar")
+    both = _least_reliable([one, other])
+
+    assert {row.standing for row in both.behaviours.values()} == {"below_bar"}
+    assert _least_reliable([one, one]) == one

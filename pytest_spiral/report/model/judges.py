@@ -205,11 +205,6 @@ class CalibrationReport(Record):
     behaviours: Mapping[str, BehaviourStanding]
     drift: Drift | None
 
-    @property
-    def calibrated(self) -> int:
-        """Behaviours about which the judge may decide."""
-        return sum(row.standing == "calibrated" for row in self.behaviours.values())
-
 
 class JudgesReport(Record):
     """All judges of a score."""
