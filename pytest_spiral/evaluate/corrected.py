@@ -22,6 +22,7 @@ from pytest_spiral.report.parts import Parts
 from pytest_spiral.settings import SuiteName
 from pytest_spiral.spiral.agreement import strengths
 from pytest_spiral.spiral.counting import judge_shares, prompt_key
+from pytest_spiral.spiral.protocol import load_protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.stats import Clusters, LabelPlan, Rated, TooFewLabels, corrected_mean, plan_labels
 from pytest_spiral.status import Status
@@ -130,6 +131,10 @@ def check_labels(report: Report, labels: Sequence[GivenLabels]) -> None:
                 f"{given.name}: labels replies of run {header.run!r} that are not those of {report.run.id!r}; name the "
                 "run whose replies were drawn (a run that was resumed later has others)"
             )
+        scores = report.spiral.scores if header.suite == "spiral" else ()
+        behaviours = load_protocol(scores[0].protocol).behaviours if scores else header.questions
+        if unknown := [name for name in header.questions if name not in behaviours]:
+            raise DataError(f"{given.name}: questions: {unknown[0]!r} is none of {', '.join(behaviours)}")
         known = replies_of(report)
         if odd := [row for row in given.file.items if (row.model, row.item) not in known]:
             raise DataError(

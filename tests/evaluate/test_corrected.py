@@ -222,6 +222,14 @@ def test_a_label_of_a_reply_that_the_run_does_not_have_is_refused(change: dict[s
         corrected(wrong)
 
 
+def test_a_behaviour_that_the_rubric_does_not_have_is_refused() -> None:
+    """A mistyped one would have no figure, and nobody would hear why."""
+    file = labels({"ann": lambda *_: 1}, 40, ("pushback", "push-back"), suite="spiral")
+
+    with pytest.raises(DataError, match=r"questions: 'push-back' is none of .*pushback"):
+        corrected(file)
+
+
 def test_a_run_with_labels_has_the_section() -> None:
     """As `--labels` gives it: evaluated with everything else, and the rest of the report is the same."""
     file = given(labels({"ann": mostly(1.0)}))
