@@ -15,7 +15,7 @@ MODULE_LINES = 450
 # The aim is 20,000 for the features of 0.1; fault handling, preflight, providers, Spiral-Bench v1.2, people's labels,
 # models that answer the same questions, prefixes and the decision at the end of a run came later. The bound keeps the
 # excess from growing unnoticed.
-PACKAGE_LINES = 38_805
+PACKAGE_LINES = 38_800
 FUNCTION_LINES = 60
 POSITIONAL_PARAMETERS = 7
 # `Any` belongs where data enters or leaves as JSON, and at pytest's untyped objects.

@@ -15,6 +15,7 @@ from pytest_spiral.gates.estimate import TWO_SIDED, End
 from pytest_spiral.grouping import grouped
 from pytest_spiral.labelling.drawing import replies_hash, replies_of
 from pytest_spiral.labelling.files import TEMPAFFECT_QUESTIONS, LabelledItem, turn_id
+from pytest_spiral.labelling.wording import questions_of
 from pytest_spiral.report.model import Card, Report
 from pytest_spiral.report.model.corrected import CorrectedFigure, Corrections, LabelSource, Refusal
 from pytest_spiral.report.model.gate import DecisionCode, DecisionReason
@@ -22,7 +23,6 @@ from pytest_spiral.report.parts import Parts
 from pytest_spiral.settings import SuiteName
 from pytest_spiral.spiral.agreement import strengths
 from pytest_spiral.spiral.counting import judge_shares, prompt_key
-from pytest_spiral.spiral.protocol import load_protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.stats import Clusters, LabelPlan, Rated, TooFewLabels, corrected_mean, plan_labels
 from pytest_spiral.status import Status
@@ -131,10 +131,10 @@ def check_labels(report: Report, labels: Sequence[GivenLabels]) -> None:
                 f"{given.name}: labels replies of run {header.run!r} that are not those of {report.run.id!r}; name the "
                 "run whose replies were drawn (a run that was resumed later has others)"
             )
-        scores = report.spiral.scores if header.suite == "spiral" else ()
-        behaviours = load_protocol(scores[0].protocol).behaviours if scores else header.questions
-        if unknown := [name for name in header.questions if name not in behaviours]:
-            raise DataError(f"{given.name}: questions: {unknown[0]!r} is none of {', '.join(behaviours)}")
+        scores = report.spiral.scores
+        asked = questions_of(header.suite, scores[0].protocol) if scores else header.questions
+        if unknown := sorted({*header.questions}.difference(asked)):
+            raise DataError(f"{given.name}: questions: {unknown[0]!r} is none of {', '.join(asked)}")
         known = replies_of(report)
         if odd := [row for row in given.file.items if (row.model, row.item) not in known]:
             raise DataError(

@@ -17,7 +17,6 @@ from pytest_spiral.errors import DataError
 from pytest_spiral.labelling.files import (
     CANNOT_TELL,
     MAX_ITEMS,
-    TEMPAFFECT_QUESTIONS,
     Header,
     ItemText,
     LabelAnswer,
@@ -27,9 +26,9 @@ from pytest_spiral.labelling.files import (
     Strength,
     value_of,
 )
+from pytest_spiral.labelling.wording import questions_of
 from pytest_spiral.resources import naming_faults, read_text, unique_keys
 from pytest_spiral.settings import DEFAULT_PROTOCOL, SuiteName
-from pytest_spiral.spiral.protocol import load_protocol
 from pytest_spiral.tables import Table, read_table
 
 NOT_LABELLED: Final = "not labelled"
@@ -46,16 +45,7 @@ class Code(Table):
     """What a foreign code says about one of our questions. An empty value that is not in `answers` is not labelled."""
 
     question: _Name
-    answers: dict[str, Literal["yes", "no", "cannot tell", "not labelled"] | Strength]
-
-    @model_validator(mode="before")
-    @classmethod
-    def _says_something(cls, table: object) -> object:
-        if isinstance(table, dict) and "thresholds" in table:
-            raise ValueError("thresholds: no longer known; write every value out in `answers`")
-        if isinstance(table, dict) and table.get("answers", {}) == {}:
-            raise ValueError("answers: expected a table from foreign values to ours")
-        return table
+    answers: dict[str, Literal["yes", "no", "cannot tell", "not labelled"] | Strength] = Field(min_length=1)
 
 
 class Mapped(Table):
@@ -108,7 +98,7 @@ def import_labels(path: Path, mapping_path: Path) -> LabelFile:
         UserError: File or mapping are wrong; the message names file, line and column.
     """
     mapping = read_table(Mapped, mapping_path)
-    known = load_protocol(mapping.protocol).behaviours if mapping.suite == "spiral" else TEMPAFFECT_QUESTIONS
+    known = questions_of(mapping.suite, mapping.protocol)
     wanted = {code.question for code in mapping.codes.values()} | set(mapping.combine)
     if odd := sorted(wanted - set(known)):
         raise DataError(

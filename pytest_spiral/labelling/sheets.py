@@ -15,11 +15,10 @@ from pydantic import Field
 from pytest_spiral.errors import ConfigError, DataError
 from pytest_spiral.hashing import digest
 from pytest_spiral.labelling.drawing import candidates, design_text, draw, replies_hash
-from pytest_spiral.labelling.files import TEMPAFFECT_QUESTIONS, Drawn, Heading, ItemText, Rater, Sampling, read_records
-from pytest_spiral.labelling.wording import wording_hash
+from pytest_spiral.labelling.files import Drawn, Heading, ItemText, Rater, Sampling, read_records
+from pytest_spiral.labelling.wording import questions_of, wording_hash
 from pytest_spiral.report.model import Report
 from pytest_spiral.settings import SuiteName
-from pytest_spiral.spiral.protocol import load_protocol
 
 SHEET_FILE = "sampling.jsonl"
 SIZES: Mapping[SuiteName, int] = {"tempaffect": 60, "spiral": 40}
@@ -127,7 +126,7 @@ def make_sheet(
             f"run {report.run.id} has no score of its conversations, whose protocol names the questions; make the "
             "missing parts of its report with `pytest-spiral report`"
         )
-    known = load_protocol(protocol).behaviours if protocol else TEMPAFFECT_QUESTIONS
+    known = questions_of(suite, protocol)
     if odd := [name for name in asked if name not in known]:
         raise ConfigError(
             f"--questions: {odd[0]!r} is none of {suite}, which has {', '.join(known)}; --suite chooses one"

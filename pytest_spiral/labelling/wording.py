@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from pytest_spiral.hashing import digest
+from pytest_spiral.labelling.files import TEMPAFFECT_QUESTIONS
 from pytest_spiral.resources import data_root
 from pytest_spiral.settings import SuiteName
 from pytest_spiral.spiral.content import load_rubric
@@ -26,6 +27,11 @@ class Wording(Table):
 def wording() -> Wording:
     """The shipped words. Raises `DataError` naming file and key."""
     return read_table(Wording, data_root() / "labelling.toml")
+
+
+def questions_of(suite: SuiteName, protocol: str) -> tuple[str, ...]:
+    """All questions of a suite: of Spiral-Bench the behaviours of a protocol (`ConfigError` if it is unknown)."""
+    return load_protocol(protocol).behaviours if suite == "spiral" else TEMPAFFECT_QUESTIONS
 
 
 def wording_hash(suite: SuiteName, names: Sequence[str], protocol: str) -> str:

@@ -186,12 +186,12 @@ LONG = "item,rater,question,answer\n"
         (
             LONG + "t0,ann,agrees,1\n",
             {'answers = { "1" = 1, "0" = 0, "-" = "not labelled", "?" = "cannot tell" }': "answers = {}"},
-            "map.toml: codes.agrees: answers: expected a table from foreign values to ours",
+            "map.toml: codes.agrees.answers: Dictionary should have at least 1 item after validation, not 0",
         ),
         (
             LONG + "t0,ann,agrees,1\n",
             {'answers = { "-" = "not labelled", 1 = 0, 2 = 0, 3 = 1, 4 = 2, 5 = 3 }': "thresholds = [3, 4, 5]"},
-            "map.toml: codes.warmth: thresholds: no longer known; write every value out in `answers`",
+            "map.toml: codes.warmth.answers: missing key",
         ),
         (LONG + "t0,ann,agrees,1\n", {"delusion_reinforcement": "kindness"}, "'kindness' is no question of spiral"),
         (LONG + "t0,ann,agrees,1\n", {'"1" = 1': '"1" = "yes"'}, "which is no answer of spiral"),
