@@ -48,6 +48,7 @@ class Environment(dict[str, str]):
 
     Attributes:
         lines: What the file sets, with its place.
+        exported: The variables that the environment itself sets.
         trusted: Whether addresses from files may have keys from the environment.
         untrusted: The variables that only the file sets; empty if the user trusts it.
     """
@@ -55,15 +56,17 @@ class Environment(dict[str, str]):
     def __init__(self, variables: Mapping[str, str], lines: Mapping[str, _Line], *, trust: bool = False) -> None:
         super().__init__({name: line.value for name, line in lines.items()} | dict(variables))
         self.lines = lines
+        self.exported = frozenset(variables)
         self.trusted = trust
-        self.untrusted = frozenset(() if trust else {*lines} - {*variables})
+        self.untrusted = frozenset(() if trust else {*lines} - self.exported)
 
     def may_send(self, name: str) -> bool:
         """Whether an address from a file may have this key: the one that `.env` itself has."""
         return name in self.lines and self.lines[name].value == self[name]
 
 
-def _as_environment(environ: Mapping[str, str]) -> Environment:
+def as_environment(environ: Mapping[str, str]) -> Environment:
+    """The variables with where they come from; from no file, if that is not known."""
     return environ if isinstance(environ, Environment) else Environment(environ, {})
 
 
@@ -135,7 +138,7 @@ class EndpointSettings(BaseModel):
         return (value, Secret()) if isinstance(value, str) else (value.prefix, self._secret(value.env, environ))
 
     def _secret(self, name: str, environ: Mapping[str, str]) -> Secret:
-        if name in self.from_file and not _as_environment(environ).may_send(name):
+        if name in self.from_file and not as_environment(environ).may_send(name):
             raise ConfigError(f"{name}: the address of the endpoint is from a file, and the value here is another")
         if name not in environ:
             raise ConfigError(f"{name}: not set on this machine; set it in the environment or in .env")
@@ -192,7 +195,7 @@ def endpoint_settings(role: Role, environ: Mapping[str, str], connection: Connec
     Raises:
         ConfigError: The address is none, an https endpoint has no key, or the key is not meant for the address.
     """
-    given, variables = connection or Connection(), _as_environment(environ)
+    given, variables = connection or Connection(), as_environment(environ)
     source, address = _address(role, variables, given)
     provider = given.preset or (provider_at(normalise_base_url(address, source)) if address else GENERIC)
     url = normalise_base_url(address, source, provider) if address else ""
@@ -240,7 +243,7 @@ def provider_name(role: Role, environ: Mapping[str, str], connection: Connection
     """Name of the preset of an endpoint for which no key is set, "" for none."""
     if connection.provider is not None:
         return connection.provider
-    source, address = _address(role, _as_environment(environ), connection)
+    source, address = _address(role, as_environment(environ), connection)
     return provider_at(normalise_base_url(address or OPENAI_URL, source)).name
 
 

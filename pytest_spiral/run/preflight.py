@@ -20,7 +20,6 @@ from pytest_spiral.chat import TOKEN_LIMITS, ChatReply, ChatRequest, Message, di
 from pytest_spiral.errors import ChatError, ConfigError, RefusedRequest
 from pytest_spiral.labelling.files import ItemText
 from pytest_spiral.labelling.reply_judge import ModelRater, rating_question
-from pytest_spiral.models.endpoint import Endpoint
 from pytest_spiral.models.openai_compatible import list_models
 from pytest_spiral.models.token_limit import cut_off, raised
 from pytest_spiral.report.model.run import Preflight
@@ -171,9 +170,9 @@ def run_preflight(plan: RunPlan, content: Content, store: RunStore, environ: Map
         )
         # A budget that cannot hold one reply at the highest limit may hold the run.
         generous = model.kind == "remote" and plan.settings.max_cost is None
-        examination = _Examination(model, content, store, chat, once, generous)
+        examination = _Examination(model, content, store, environ, chat, once, generous)
         try:
-            return await examination.examine(asked, endpoint_of(model, environ))
+            return await examination.examine(asked)
         finally:
             await chat.aclose()
             await once.aclose()
@@ -300,6 +299,7 @@ class _Examination:
     model: ModelPlan
     content: Content
     store: RunStore
+    environ: Mapping[str, str]
     chat: StoredChat
     once: StoredChat
     generous: bool
@@ -309,16 +309,16 @@ class _Examination:
     most: int | None = None
     schemaless: bool = False
 
-    async def examine(self, asked: Sequence[Check], endpoint: Endpoint) -> _Conclusion:
+    async def examine(self, asked: Sequence[Check]) -> _Conclusion:
         """Raises `ConfigError` with what is to be done."""
         for check in asked:
             known = next(iter(_known([check], self.store)), None)
             if known is None or await self._fault(known) is not None:
                 if self.listed is None and self.model.kind == "remote":
                     try:
-                        self.listed = await list_models(endpoint)
+                        self.listed = await list_models(endpoint_of(self.model, self.environ))
                     except ChatError as error:
-                        raise unusable(self.model, error, self.content.folder) from None
+                        raise unusable(self.model, error, self.content.folder, self.environ, self.listed) from None
                 answer = await self._ask(check, known.request.sample + 1 if known else 0)
                 if (fault := await self._fault(answer)) is not None:
                     raise fault
@@ -339,7 +339,8 @@ class _Examination:
             except ChatError as error:
                 if error.refusal is not None and self._concedes(check, error.refusal, own):
                     continue
-                if own and _may_be_the_limit(error):
+                named = error.refusal.parameter if error.refusal is not None else ""
+                if own and error.code is not ReasonCode.AUTH and named in ("", *TOKEN_LIMITS):
                     # Small contexts, little credit, rate limits that count the limit as used: the run's own may do.
                     self.generous = generous = False
                     self.limit_name, least = "", 0
@@ -347,7 +348,7 @@ class _Examination:
                 if error.code is ReasonCode.BUDGET:
                     more = f"--max-cost={10 * (self.content.settings.max_cost or 0.0):g}"
                     raise ConfigError(str(error), (("", more),)) from None
-                raise unusable(self.model, error, self.content.folder, self.listed) from None
+                raise unusable(self.model, error, self.content.folder, self.environ, self.listed) from None
             sent = token_limit(request.params)
             if reply.finish == "length" and sent is not None:
                 least = raised(sent.value, freedom, sent.value + 1)
@@ -410,9 +411,3 @@ class _Examination:
             judge = spiral.setting.judge(who, spiral.protocol, self.store.secret())
             judged = await judge.chunk(answer.check.unit, _texts().conversation[0].content, _chunk(self.content))
         return None if judged.status is Status.MEASURED else f"its judgement cannot be read ({judged.reason})"
-
-
-def _may_be_the_limit(error: ChatError) -> bool:
-    """Whether a request with a lower token limit may be answered."""
-    named = error.refusal.parameter if error.refusal is not None else ""
-    return error.code is not ReasonCode.AUTH and named in ("", *TOKEN_LIMITS)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import difflib
 import glob
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from pytest_spiral.chat import TOKEN_LIMITS, ChatReply, ChatRequest, token_limit
 from pytest_spiral.errors import ChatError, ConfigError
 from pytest_spiral.models.endpoint import OPTION_OF, Secret, clean, env_name
+from pytest_spiral.models.environment import as_environment
 from pytest_spiral.models.parameters import PARAMETERS
 from pytest_spiral.run.plan import ModelPlan, default_models
 from pytest_spiral.status import ReasonCode
@@ -22,20 +23,22 @@ _COMMAND_LINE = "on the command line"
 _ADDRESS = (ReasonCode.UNREACHABLE, ReasonCode.TIMEOUT, ReasonCode.BAD_RESPONSE)
 
 
-def unusable(model: ModelPlan, error: ChatError, folder: Path, listed: Collection[str] | None = None) -> ConfigError:
+def unusable(
+    model: ModelPlan, error: ChatError, folder: Path, environ: Mapping[str, str], listed: Collection[str] | None = None
+) -> ConfigError:
     """The error for a model whose endpoint refuses to answer. listed: the models that the endpoint lists."""
     option, refusal = OPTION_OF[model.role], error.refusal
     if error.code is ReasonCode.AUTH:
         endpoint = model.endpoint
         variable = endpoint and (endpoint.key_variable or endpoint.preset.key_variable)
-        return _told(model, str(error), "in .env", [f"{variable or env_name(model.role, 'API_KEY')}=your key"])
+        return _told(model, str(error), *_variable(variable or env_name(model.role, "API_KEY"), "your key", environ))
     redirected = error.http_status is not None and 300 <= error.http_status < 400
     unknown = refusal is not None and refusal.parameter == "model"
     if unknown and model.endpoint and model.endpoint.preset.name and not listed:
         # A service that is known has said so in its own words: the address is right.
         return _told(model, f"{error}; correct it on the command line{_in_the_file(folder)}")
     if error.code in _ADDRESS or redirected or (unknown and not listed):
-        return _told(model, str(error), *_address(model, folder))
+        return _told(model, str(error), *_address(model, folder, environ))
     if refusal is None:
         return _told(model, str(error))
     name = refusal.parameter
@@ -43,7 +46,7 @@ def unusable(model: ModelPlan, error: ChatError, folder: Path, listed: Collectio
         names = nearest(model.model_id, listed or ())
         if not names:
             says = f"{error}; the endpoint lists {len(listed or ())} other models, none with a similar name"
-            return _told(model, says, *_address(model, folder))
+            return _told(model, says, *_address(model, folder, environ))
         says = f"{error}; the endpoint lists {', '.join(names)}{_in_the_file(folder)}"
         return _told(model, says, _COMMAND_LINE, [f"{option}={names[0]}"])
     if name == "response_format" and model.role == "evaluated":
@@ -104,15 +107,23 @@ def _toml(model: ModelPlan, folder: Path, line: str) -> tuple[str, list[str]]:
     return where, ["[[model]]", f"match = {match}", f'role = "{model.role}"', line]
 
 
-def _address(model: ModelPlan, folder: Path) -> tuple[str, list[str]]:
+def _variable(name: str, value: str, environ: Mapping[str, str]) -> tuple[str, list[str]]:
+    """Where a variable is corrected: where it is set, because the environment comes before the file."""
+    if name in as_environment(environ).exported:
+        return "in the shell, because the environment comes before .env", [f"export {name}='{value}'"]
+    return "in .env", [f"{name}={value}"]
+
+
+def _address(model: ModelPlan, folder: Path, environ: Mapping[str, str]) -> tuple[str, list[str]]:
     """Where the address of a model goes. The right one is not known."""
     name = (model.endpoint.url_name if model.endpoint is not None else "") or env_name(model.role, "BASE_URL")
     if name.isupper():
-        return "in .env, with the right address", [f"{name}=https://HOST/v1"]
-    where, lines = _toml(model, folder, 'base_url = "https://HOST/v1"')
-    # The pasted table stands for the one below it, whose provider it would lose.
-    if model.endpoint is not None and model.endpoint.preset.name:
-        lines.insert(-1, f"provider = {json.dumps(model.endpoint.preset.name)}")
+        where, lines = _variable(name, "https://HOST/v1", environ)
+    else:
+        where, lines = _toml(model, folder, 'base_url = "https://HOST/v1"')
+        # The pasted table stands for the one below it, whose provider it would lose.
+        if model.endpoint is not None and model.endpoint.preset.name:
+            lines.insert(-1, f"provider = {json.dumps(model.endpoint.preset.name)}")
     return f"{where}, with the right address", lines
 
 

@@ -95,9 +95,10 @@ def read_clone(folder: Path) -> Clone:
     behaviours = _closing_list(criteria)
     if not behaviours:
         raise DataError(f"{folder / _RUBRIC}: expected a list of behaviours, one a line after '- ', at its end")
+    # A blank message is one that the simulated user writes.
+    scripts = [tuple(text if text is not None and text.strip() else None for text in each.prompts) for each in openings]
     return Clone(
-        # A blank message is one that the simulated user writes.
-        openings=tuple(_without_blanks(opening) for opening in openings),
+        openings=tuple(o.model_copy(update={"prompts": texts}) for o, texts in zip(openings, scripts, strict=True)),
         prompt_file=prompt_file,
         personas={name: files.text(f"user_instructions/{name}") for name in (DEFAULT_PERSONA, *present)},
         categories=files.json("user_instructions/category_instructions.json", _CATEGORIES),
@@ -166,11 +167,6 @@ def _newest_prompts(folder: Path) -> str:
     if not names:
         raise DataError(f"{folder / 'prompts'}: expected a prompt file, such as eval_prompts_v0.2.json")
     return max(names, key=lambda name: ([int(number) for number in re.findall(r"\d{1,9}", name)], name))
-
-
-def _without_blanks(opening: OpeningPrompt) -> OpeningPrompt:
-    prompts = tuple(text if text is not None and text.strip() else None for text in opening.prompts)
-    return opening.model_copy(update={"prompts": prompts})
 
 
 def _closing_list(criteria: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from itertools import pairwise
 from string import ascii_letters, digits, hexdigits
 
@@ -155,8 +155,8 @@ def _encodings(shortest: int) -> Mapping[re.Pattern[str], Callable[[str], str]]:
         re.compile(rf"(?<![A-Za-z0-9])(?:[A-Z2-7]{{{run},}}|[a-z2-7]{{{run},}})={{0,6}}"): _from_base32,
         re.compile(rf"(?:[0-9a-fA-F]{{2}}[\s:]?){{{max(1, shortest // 3)},}}"): _from_hex,
         re.compile(rf"(?:(?:%|\\x|\\u00|U\+00|&#x)[0-9a-fA-F]{{2}};?\s?){{{escape},}}"): _from_hex,
-        re.compile(rf"(?:(?:&#)?[0-9]{{2,3}}[\s,;]{{1,2}}){{{escape},}}"): _from_numbers,
-        re.compile(rf"(?:[01]{{7,8}}[\s,]?){{{escape},}}"): _from_bits,
+        re.compile(rf"(?:(?:&#)?[0-9]{{2,3}}[\s,;]{{1,2}}){{{escape},}}"): partial(_from_numbers, r"[0-9]+", 10),
+        re.compile(rf"(?:[01]{{7,8}}[\s,]?){{{escape},}}"): partial(_from_numbers, r"[01]{7,8}", 2),
     }
 
 
@@ -192,9 +192,5 @@ def _from_hex(run: str) -> str:
     return bytes.fromhex(_AROUND_HEX.sub("", run)).decode("utf-8", "replace")
 
 
-def _from_numbers(run: str) -> str:
-    return "".join(chr(int(number)) for number in re.findall(r"[0-9]+", run))
-
-
-def _from_bits(run: str) -> str:
-    return "".join(chr(int(bits, 2)) for bits in re.findall(r"[01]{7,8}", run))
+def _from_numbers(digits: str, base: int, run: str) -> str:
+    return "".join(chr(int(number, base)) for number in re.findall(digits, run))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_spiral.errors import ConfigError
+from pytest_spiral.models.environment import Environment, load_environment
 from pytest_spiral.report.model.run import Preflight
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.controller import RunController
@@ -260,10 +261,13 @@ class Outcome:
 
 
 class Project:
-    """A folder with one run of one case in one role; starting it again resumes it."""
+    """A folder with one run of one case in one role; starting it again resumes it.
 
-    def __init__(self, folder: Path, server: FakeOpenAI, case: Case, role: str) -> None:
-        self.folder, self.server, self.case, self.role = folder, server, case, role
+    exported: whether keys and addresses are in the environment; otherwise they are in `.env`.
+    """
+
+    def __init__(self, folder: Path, server: FakeOpenAI, case: Case, role: str, *, exported: bool = False) -> None:
+        self.folder, self.server, self.case, self.role, self.exported = folder, server, case, role, exported
         healthy: Callable[..., Any] = cast()
         vendor = _VENDOR if "without its vendor" in case.name else ""
         names = {each: vendor + name for each, name in _NAMES.items()}
@@ -295,11 +299,11 @@ class Project:
             "protocol": "per-chunk",
             **case.options,
         }
-        self.environ: dict[str, str] = {}
+        self.variables: dict[str, str] = {}
         for each, prefix in ROLES.items():
             key, url = (case.key, case.address) if each == role else (None, None)
-            self.environ[f"{prefix}_API_KEY"] = key(KEY) if key else KEY
-            self.environ[f"{prefix}_BASE_URL"] = url(server.base_url) if url else server.base_url
+            self.variables[f"{prefix}_API_KEY"] = key(KEY) if key else KEY
+            self.variables[f"{prefix}_BASE_URL"] = url(server.base_url) if url else server.base_url
         opening = {"prompt_id": "p", "category": "theory_development", "prompts": ["my number is 3. is it a sign?"]}
         (folder / "prompts.json").write_text(json.dumps([opening]))
         if case.toml:
@@ -312,13 +316,21 @@ class Project:
         option = self.options[{"evaluated": "model", "user": "user_model", "judge": "judge_model"}[self.role]]
         return str(option if isinstance(option, str) else option[0])
 
+    def environ(self) -> Environment:
+        """The variables, with where they come from."""
+        if self.exported:
+            return load_environment(self.variables, self.folder)
+        (self.folder / ".env").write_text("".join(f"{name}='{value}'\n" for name, value in self.variables.items()))
+        return load_environment({}, self.folder)
+
     def start(self) -> Outcome:
         """The preflight and, where it finds no fault, the run."""
         settings = Settings(**self.options)
         content = Content(settings, self.folder)
         content.__dict__["suite"] = _few_scenarios(1)
         before = len(self.server.requests)
-        controller = RunController(make_plan(settings, content, self.environ, datetime.now(UTC)), content, self.environ)
+        environ = self.environ()
+        controller = RunController(make_plan(settings, content, environ, datetime.now(UTC)), content, environ)
         try:
             controller.prepare()
             try:
@@ -326,7 +338,7 @@ class Project:
             except ConfigError as error:
                 return Outcome(str(error), self._asked(before))
             plan, store = controller.plan, controller.store
-            chats = Chats(plan, content, store, Connections(plan, content, store, self.environ))
+            chats = Chats(plan, content, store, Connections(plan, content, store, environ))
             runner = Runner(chats)
             try:
                 units = all_units(plan, content)
@@ -358,9 +370,10 @@ def paste(project: Project, message: str) -> list[str]:
                 flag, value = line.removeprefix("--").split("=")
                 name = flag.replace("-", "_")
                 project.options[name] = value if name == "user_model" else (value,)
-        elif where.startswith("in .env"):
+        elif where.startswith("in the shell" if project.exported else "in .env"):
             known = {"your key": KEY, "https://HOST/v1": project.server.base_url}
-            project.environ.update({name: known[value] for name, _, value in (line.partition("=") for line in lines)})
+            lines = [line.removeprefix("export ").replace("'", "") if project.exported else line for line in lines]
+            project.variables.update({name: known[value] for name, _, value in (line.partition("=") for line in lines)})
         else:
             path = project.folder / "spiral.toml"
             assert str(path) in where

@@ -35,6 +35,20 @@ def test_the_printed_lines_mend_it(server: FakeOpenAI, tmp_path: Path, case: Cas
         assert documented(case, lines) in PAGE.read_text()
 
 
+@pytest.mark.parametrize("name", ["a wrong key, noticed at the first call", "an address where nothing listens"])
+@pytest.mark.parametrize("role", ROLES)
+def test_an_exported_variable_is_mended_where_it_is_set(
+    server: FakeOpenAI, tmp_path: Path, name: str, role: str
+) -> None:
+    """A line in `.env` would do nothing: the environment comes before the file."""
+    project = Project(tmp_path, server, next(case for case in TABLE if case.name == name), role, exported=True)
+
+    (line,) = paste(project, project.start().message)
+
+    assert line.startswith(f"export {ROLES[role]}_")
+    assert works(project.start())
+
+
 def test_the_table_is_long_enough() -> None:
     """Thirty misconfigurations at least."""
     assert len({case.name for case in TABLE}) >= 30

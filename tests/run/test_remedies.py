@@ -36,7 +36,7 @@ def judge(folder: Path, name: str) -> ModelPlan:
 
 def test_another_address_keeps_the_provider(tmp_path: Path) -> None:
     """The pasted table stands before the one that names the provider, and hides it."""
-    error = unusable(planned(tmp_path, "m"), ChatError(ReasonCode.UNREACHABLE, "refused"), tmp_path)
+    error = unusable(planned(tmp_path, "m"), ChatError(ReasonCode.UNREACHABLE, "refused"), tmp_path, {})
 
     assert '    provider = "vllm"\n    base_url = "https://HOST/v1"' in str(error)
 
@@ -46,8 +46,8 @@ def test_a_wrong_name_is_no_wrong_address(tmp_path: Path) -> None:
     error = ChatError(ReasonCode.BAD_REQUEST, "no such model")
     error.refusal = RefusedRequest("model")
 
-    alone = str(unusable(planned(tmp_path, "m"), error, tmp_path))
-    listed = str(unusable(planned(tmp_path, "m"), error, tmp_path, ["m2"]))
+    alone = str(unusable(planned(tmp_path, "m"), error, tmp_path, {}))
+    listed = str(unusable(planned(tmp_path, "m"), error, tmp_path, {}, ["m2"]))
 
     assert "HOST" not in alone
     assert "--model=m2" in listed

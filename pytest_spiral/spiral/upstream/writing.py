@@ -59,7 +59,10 @@ def upstream_json(conversations: Sequence[Conversation], *, run_id: str = "") ->
 
 
 def _stored_run(items: Sequence[Conversation]) -> _Json:
-    judges = [*dict.fromkeys(name for item in items for name in (*item.origin.judges, *_judges(item)))]
+    given = (
+        [*item.origin.judges, *(f.judge for f in item.finals), *(c.judge for c in item.judgements)] for item in items
+    )
+    judges = [*dict.fromkeys(name for names in given for name in names)]
     per_judge = len(judges) > 1 or any(item.origin.judges for item in items)
     files: dict[str, dict[str, list[JsonValue]]] = defaultdict(dict)
     for item in items:
@@ -74,10 +77,6 @@ def _stored_run(items: Sequence[Conversation]) -> _Json:
     if per_judge:
         return {**run, META: {"judges": [{"model": judge or "not named"} for judge in judges], **meta}}
     return {**run, META: meta, SUMMARY: []}
-
-
-def _judges(item: Conversation) -> Sequence[str]:
-    return [*(final.judge for final in item.finals), *(judgement.judge for judgement in item.judgements)]
 
 
 def _stored(item: Conversation) -> _Json:
