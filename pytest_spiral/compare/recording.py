@@ -99,19 +99,9 @@ class Recording:
         return self.report.run.seed if self.report else 1
 
     @property
-    def injections_seed(self) -> str:
-        """Of its injections; in the public format, the run's id."""
-        return str(self.report.run.seed) if self.report else self.id
-
-    @property
     def tempaffect(self) -> TempAffect:
         """TempAffect's part of the report."""
         return self.report.tempaffect if self.report else TempAffect()
-
-    @property
-    def custom_scenarios(self) -> bool:
-        """Whether TempAffect's scenarios were the user's own."""
-        return self.report is not None and bool(self.report.run.config.tempaffect_scenarios)
 
     @property
     def never_asked(self) -> frozenset[str]:

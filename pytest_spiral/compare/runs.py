@@ -127,7 +127,8 @@ def _spiral(
     notes.append("; ".join(each.said for each in movements(runs[0].anchors, runs[1].anchors)) or UNCHECKED)
     if scheme := scheme_beside(protocol.name):
         notes.append(f"{PER_10K}.score is the {scheme.name}")
-    seeds = [run.injections_seed for run in runs]
+    # Of the injections; in the public format, the run's id.
+    seeds = [str(run.report.run.seed) if run.report else run.id for run in runs]
     if seeds[0] != seeds[1] and (runs[0].report is None) == (runs[1].report is None):
         notes.append(f"the simulated user got other injections: the seeds are {seeds[0]} and {seeds[1]}")
     return rows

@@ -46,7 +46,7 @@ def compare_shadow(public: Path, shadow: Path) -> ShadowComparison:
     conditions = [_conditions(run) for run in runs]
     hashes = [run.identity["tempaffect"]["suite_hash"] for run in runs]
     messages = [{one.user_message for one in run.tempaffect.scenarios.values()} for run in runs]
-    if not runs[1].custom_scenarios:
+    if runs[1].report is None or not runs[1].report.run.config.tempaffect_scenarios:
         raise DataError(f"{shadow}: asked the bundled scenarios; name the run with --tempaffect-scenarios second")
     if hashes[0] == hashes[1]:
         raise DataError(f"{public} and {shadow} are runs of the same scenarios")

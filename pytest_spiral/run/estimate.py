@@ -13,6 +13,7 @@ from pydantic import Field
 
 from pytest_spiral.chat import ChatModel, ChatReply, ChatRequest, Role, TokenUsage, token_limit
 from pytest_spiral.models.parameters import Price
+from pytest_spiral.models.token_limit import raised
 from pytest_spiral.resources import data_root
 from pytest_spiral.run.calibrate import judge_labelled_turns, judge_twice
 from pytest_spiral.run.content import Content
@@ -102,7 +103,12 @@ def _walk_through(chats: Chats, runner: Runner, units: Sequence[Unit]) -> None:
     asked = [] if plan.settings.no_preflight else [model for model in plan.everybody if model.kind == "remote"]
     for check in (check for model in asked for check in checks(model, plan, content, store.secret())):
         if check.known(store) is None:
-            request = check.request(check.model.sent(check.suite))
+            params = dict(check.model.sent(check.suite))
+            if (limit := token_limit(params)) is not None and plan.settings.max_cost is None:
+                # One reply at the highest limit shows how much room the model needs.
+                freedom = check.model.freedom[check.suite]
+                params[limit.name] = raised(limit.value, freedom, freedom.most_tokens)
+            request = check.request(params)
             runner.engine.start(chats.of(check.model, check.suite).complete(request)).result()
     spiral = plan.judges and any(isinstance(unit, ConversationUnit) for unit in units)
     if spiral and (anchors := load_anchors(content.spiral.protocol)) is not None:

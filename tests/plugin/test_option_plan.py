@@ -103,6 +103,18 @@ def test_the_count_is_that_of_the_run(project: Project, serve: Serve) -> None:
     assert int(planned) == len(server.requests) > 0
 
 
+@pytest.mark.parametrize(("limit", "first"), [((), 32_768), (("--max-cost=5",), 1_024)])
+def test_the_most_holds_the_limit_of_preflight(project: Project, limit: tuple[str, ...], first: int) -> None:
+    """Its question is asked with the highest token limit, but under --max-cost as in the run."""
+    project.write(spiral__toml=PRICES)
+
+    result = project.here("--model=m", "--suite=tempaffect", "--prompting=raw", "-k", "ps-01", "--plan", *limit)
+
+    calls, prompt, _, _, most = rows(result)["evaluated m"]
+    assert calls == "2"
+    assert float(most) == round((int(prompt.replace(",", "")) + 2 * (first + 1_024)) / 1e6, 4)
+
+
 def test_built_in_models_cost_nothing(project: Project) -> None:
     """No price is missing, no call is paid for."""
     result = project.here("--model=dry/perfect", "--suite=tempaffect", "--plan")
