@@ -211,7 +211,7 @@ def _completion(text: str) -> bytes:
 
 
 def _whole(body: bytes, header: str = "", missing: int = 0) -> bytes:
-    """An answer as it is on the wire, announcing that the connection ends, or the next request might still be sent on it."""
+    """An answer as it is on the wire; without announcing the end, the next request might still be sent on it."""
     header += f"Content-Type: application/json\r\nConnection: close\r\nContent-Length: {len(body) + missing}\r\n"
     return f"HTTP/1.1 200 OK\r\n{header}\r\n".encode() + body
 
