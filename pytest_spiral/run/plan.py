@@ -314,6 +314,9 @@ def _recorded(settings: Settings, recording: Recording) -> list[ModelPlan]:
     if "spiral" in settings.suites and not settings.redo_judging:
         # Judgements that it cannot score are refused now.
         recording.protocol([settings.protocol] if settings.protocol else ())
+        judges = recording.identity.get("spiral", {}).get("judges")
+        if settings.judge_model and judges and set(settings.judge_model) != set(judges.split(", ")):
+            raise ConfigError(f"--judge-model needs --redo-judging here: {recording.path} was judged by {judges}")
     return [model for model in models if model.params]
 
 

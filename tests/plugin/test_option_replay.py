@@ -110,6 +110,7 @@ def test_scenarios_are_scored_again(project: Project) -> None:
         (("--replay=nothing.json",), "*nothing.json*cannot be read*"),
         (("--replay=reports/first", "--model=dry/perfect"), "*--model dry/perfect: not in *"),
         (("--replay=reports/first", "--suite=tempaffect"), "*has nothing of tempaffect*"),
+        (("--replay=reports/first", "--judge-model=j"), "*needs --redo-judging*was judged by dry/lexical*"),
     ],
 )
 def test_what_cannot_be_replayed_is_said(recorded: Project, arguments: tuple[str, ...], says: str) -> None:
