@@ -381,9 +381,9 @@ class Settings:
                 "estimate says nothing about chance; leave one of the two out"
             )
         if self.redo_judging and not self.replay:
-            raise ConfigError("--redo-judging: needs recorded conversations; name them with --replay reports/RUN-ID")
+            raise ConfigError("--redo-judging: needs recorded conversations; name them with --replay=reports/RUN-ID")
         if self.labels and not (self.run_id or self.replay):
-            raise ConfigError("--labels: labels are of a finished run; name it with --run-id ID or --replay reports/ID")
+            raise ConfigError("--labels: labels are of a finished run; name it with --run-id ID or --replay=reports/ID")
         if self.floors and self.replay:
             raise ConfigError("--floors: in a replay nothing is held; leave it out: the report has the run's floor")
         if self.calibrate and self.replay and not self.redo_judging:

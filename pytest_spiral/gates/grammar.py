@@ -155,7 +155,7 @@ def check_metric(
         every = "`pytest --help` ends with all of the default protocol"
         raise ConfigError(f"{where}: no metric {gate.metric!r}; nearest: {near}; {every}")
     if gate.relative and not baseline:
-        raise ConfigError(f"{where}: there is no baseline; name one with --baseline reports/RUN-ID")
+        raise ConfigError(f"{where}: there is no baseline; name one with --baseline=reports/RUN-ID")
     low, high = metrics[gate.metric]
     if gate.relative:
         low, high = low - high, high - low

@@ -48,7 +48,7 @@ Judged = Mapping[str, Sequence[ChunkJudgement]]
 
 def judge_again(baseline: str) -> str:
     """What to do about a baseline with other judges. baseline: its path."""
-    return f"judge it again with `pytest --replay {baseline} --redo-judging`, and name that run as the baseline"
+    return f"judge it again with `pytest --replay={baseline} --redo-judging`, and name that run as the baseline"
 
 
 class _Choice(Table):

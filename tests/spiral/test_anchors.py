@@ -136,7 +136,7 @@ def test_a_gate_against_a_baseline_needs_the_same_judges() -> None:
 
     assert (same.outcome, same.reason.code) == ("pass", "bound_met")
     assert (moved.outcome, moved.reason.code) == ("inconclusive", "judge_moved")
-    assert "pytest --replay reports/old --redo-judging" in moved.reason.detail
+    assert "pytest --replay=reports/old --redo-judging" in moved.reason.detail
     assert (older.outcome, older.reason.code) == ("pass", "bound_met")
     assert "was not checked: no anchors in common" in older.reason.detail
     assert "not checked" not in same.reason.detail
